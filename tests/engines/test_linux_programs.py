@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import l4slab.engines.real.engine
 import numpy as np
 import pytest
 from l4slab.base.errors import InputError
@@ -61,6 +62,18 @@ def test_its_hosts_have_the_settings_of_the_file(describe: Describe) -> None:
     assert settings('cc = "prague"').count("echo prague >/proc/sys/net/ipv4/tcp_congestion_control") == 2
     assert settings('cc = "prague"').count("echo 3 >/proc/sys/net/ipv4/tcp_ecn") == 2
     assert settings('cc = "cubic"\necn = "off"').count("echo 0 >/proc/sys/net/ipv4/tcp_ecn") == 2
+
+
+def test_ipv6_is_only_where_a_command_asks_for_it(describe: Describe) -> None:
+    assert "ipv6" not in lab.script(lab.build(describe(ONE_LINK + PROGRAM + CUBIC)))
+    run = describe(ONE_LINK + PROGRAM.replace("{server}", "[{server6}]") + CUBIC)
+    made = lab.build(run)
+    (client,) = [line for line in made.plan if " client 1 " in line]
+    assert client.endswith("http://[fd00::ad0:1]/a%2520b")
+    parts = [part.partition(" ")[::2] for part in lab.script(made).split("ip netns exec ")[1:]]
+    assert {name for name, script in parts if "ipv6" in script} == {"c1", "d1", "k1", "x1", "s1"}
+    with pytest.raises(ValueError, match="the real engine has no IPv6"):
+        l4slab.engines.real.engine.refuse(run, ("reno", "cubic"))
 
 
 def test_it_ends_at_the_latest_with_the_run(describe: Describe) -> None:

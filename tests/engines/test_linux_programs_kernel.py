@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -97,6 +98,77 @@ print(time.monotonic() - begun)
     assert took == pytest.approx(0.020, rel=0.001)
 
 
+def test_ipv6_crosses_a_queue_that_marks_as_ipv4_does(describe: Describe, tmp_path: Path) -> None:
+    both = "socket.create_server(('::', 80), family=socket.AF_INET6, dualstack_ipv6=True)"
+    server = SERVE.format(size=8_000_000).replace("socket.create_server(('', 80))", both)
+    links = LINK.replace("pfifo limit 100", "fq_codel ce_threshold 5ms") + LINK.replace("one", "back")
+    more = 'sender = "server"\ncc = "prague"\npath = ["one"]\nreverse_path = ["back"]'
+    text = links + program(tmp_path, server, FETCH, more)
+    found = []
+    for name in ("{server}", "{server6}"):
+        kept = tmp_path / name.strip("{}")
+        recording = execute(describe(text.replace("{server}", name), warmup='"0s"', start_jitter='"0s"'), kept)
+        found.append(recording.flows.row(0, named=True))
+        # The links' queues sent what is counted, and so no neighbour discovery and no report of multicast.
+        sent = re.findall(
+            r"qdisc (?:fq_codel|pfifo) .*\n Sent \d+ bytes (\d+) pkt", (kept / "teardown.txt").read_text()
+        )
+        assert list(map(int, sent)) == recording.links["sent_packets"].to_list()
+    four, six = found
+    # The link is never idle, and 20 B more of each frame of 1514 B are headers.
+    ratio = six["completion_ms_p50"] / four["completion_ms_p50"]
+    assert ratio == pytest.approx(1448 / 1428, abs=0.002)
+    assert six["goodput_mbps"] == pytest.approx(four["goodput_mbps"], rel=1e-6)
+    assert (six["packet_bytes_max"], six["ect1_packets"]) == (1514, six["sent_packets"])
+    assert six["handshake_ms_p50"] == pytest.approx(20, rel=0.001)
+    # The queue has six packets, and the windows over both are within one packet.
+    assert six["sojourn_ms_mean"] == pytest.approx(four["sojourn_ms_mean"], abs=1514 * 8 / 20e3)
+    assert six["ce_pct"] == pytest.approx(four["ce_pct"], rel=0.1)
+    assert four["ce_pct"] > 5
+
+
+def test_ipv6_is_sorted_rewritten_and_answered(describe: Describe, tmp_path: Path) -> None:
+    server = """
+import socket
+s = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+s.bind(("::", 80))
+s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_RECVPKTINFO, 1)
+while True:
+    data, about, _, peer = s.recvmsg(4000, 200)
+    s.sendmsg([data[:9]], about, 0, peer)
+"""
+    client = """
+import socket, sys, time
+s = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+s.settimeout(1)
+begun = time.monotonic()
+for codepoint, size in [(0, 1000)] + 20 * [(1, 1000)] + 10 * [(2, 2000)]:
+    s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_TCLASS, codepoint)
+    s.sendto(bytes(size), (sys.argv[1], 80))
+    assert len(s.recv(9)) == 9
+    time.sleep(0.001)
+"""
+    link = LINK.replace("pfifo limit 100", "htb default 4")
+    rules = '[[rewrite]]\nflow = "p"\nwhere = "before:one"\nfrom = "ect0"\nto = "ce"\n'
+    for band in range(1, 5):
+        link += f'[link.one.class.{band}]\nrate = "5Mbit"\nceil = "20Mbit"\nqdisc = "pfifo"\n'
+    for band, match in ((1, 'ecn = "ect1"'), (2, 'ecn = "ce"'), (3, 'host = "office"')):
+        link += f'[[link.one.filter]]\n{match}\nclass = "{band}"\n'
+    text = link + rules + program(tmp_path, server, client, 'host = "office"\nreverse_path = ["one"]')
+    recording = execute(describe(text.replace("{server}", "{server6}"), warmup='"0s"', start_jitter='"0s"'), tmp_path)
+    flow, links = recording.flows.row(0, named=True), recording.links
+    # Two fragments of each datagram of 2000 B; class 3 has the first datagram and all answers.
+    assert dict(zip(links["queue"], links["sent_packets"], strict=True)) == {
+        "all": 72,
+        "1": 20,
+        "2": 20,
+        "3": 32,
+        "4": 0,
+    }
+    assert (flow["not_ect_packets"], flow["ect1_packets"], flow["delivered_packets"]) == (1, 20, 41)
+    assert flow["completion_ms_p50"] == pytest.approx(31 * 21, rel=0.02)
+
+
 @pytest.mark.parametrize(
     ("server", "client", "sentence"),
     [
@@ -164,7 +236,7 @@ for codepoint in 30 * [3] + 10 * [1]:
     s.sendto(bytes(1000), (sys.argv[1], 80))
 """
     # Beyond the threshold, the kernel counts what comes with CE, too.
-    link = LINK.replace("pfifo limit 100", "fq_codel ce_threshold 1ms")
+    link = LINK.replace("pfifo limit 100", "fq_codel ce_threshold 5ms")
     recording = execute(describe(link + program(tmp_path, server, client), warmup='"0s"', start_jitter='"0s"'))
     flow, queue = recording.flows.row(0, named=True), recording.links.row(0, named=True)
     assert (flow["sent_packets"], flow["ect1_packets"], flow["ce_packets"], flow["ce_pct"]) == (40, 10, 10, 25)

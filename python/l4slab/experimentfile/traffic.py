@@ -28,8 +28,8 @@ from l4slab.experimentfile.tables import Duration, Interval, Quantity, Rate, Siz
 from l4slab.experimentfile.traces import is_beside
 from l4slab.experimentfile.wording import Problem, Table, checked_by, show
 
-# In a program's commands: the address of its server, the number of the client, a folder that is kept.
-COMMAND_NAMES = (SERVER, NUMBER, OUT) = ("{server}", "{number}", "{out}")
+# In a program's commands: the addresses of its server, the number of the client, a folder that is kept.
+COMMAND_NAMES = (SERVER, SERVER6, NUMBER, OUT) = ("{server}", "{server6}", "{number}", "{out}")
 COMMAND_KEYS = (".server", ".client")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -401,8 +401,8 @@ class ProgramFlow(AnyFlow):
                 return key, f"= {show(raw[key])} names no program; write what you would type"
         if self.bytes is not None:
             return "bytes", f"= {show(raw['bytes'])} is of a stack; give the program its size in the client's command"
-        if SERVER not in self.client:
-            remedy = f"write {SERVER}, which stands for its address, where that belongs"
+        if SERVER not in self.client and SERVER6 not in self.client:
+            remedy = f"write {SERVER}, or {SERVER6} for IPv6, which stands for its address, where that belongs"
             return "client", f"= {show(raw['client'])} does not say where its server is; {remedy}"
         return None
 

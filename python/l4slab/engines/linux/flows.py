@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cache
+from ipaddress import IPv6Address
 
 from l4slab import _core
 from l4slab.base.run import Flow as Spec
 from l4slab.base.run import MediaFlow, ProgramFlow, TcpFlow
 from l4slab.engines.linux import media
+from l4slab.experimentfile.traffic import SERVER6
 
 CODEPOINTS = {"not-ect": 0, "ect1": 1, "ect0": 2, "ce": 3}
 
@@ -69,6 +71,12 @@ class Flow:
         return self.spec if self.spec["kind"] == "program" else None
 
     @property
+    def has_ipv6(self) -> bool:
+        """Whether a command or a variable of its programs asks for the IPv6 address of the server."""
+        spec = self.program
+        return spec is not None and SERVER6 in " ".join([spec["server"], spec["client"], *spec.get("env", {}).values()])
+
+    @property
     def media(self) -> MediaFlow | None:
         """What the run says of a call whose ends are programs."""
         return media.of(self.spec)
@@ -116,6 +124,11 @@ class Flow:
     def reverse_path(self) -> list[str]:
         """The links that the ACKs, or what a program answers, cross."""
         return self.spec.get("reverse_path", []) if self.is_tcp or self.is_program else []
+
+
+def ipv6(address: str) -> str:
+    """The IPv6 address of the host with this IPv4 address, which are its last four bytes."""
+    return str(IPv6Address(f"fd00::{address}"))
 
 
 def default_ecn(cc: str) -> str:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import shlex
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import groupby, pairwise
@@ -30,7 +30,7 @@ from l4slab.base.run import Flow as Spec
 from l4slab.base.units import TIME
 from l4slab.engines.contract import LackingError
 from l4slab.engines.linux import programs
-from l4slab.engines.linux.flows import CODEPOINTS, Flow, controller, is_known
+from l4slab.engines.linux.flows import CODEPOINTS, Flow, controller, ipv6, is_known
 from l4slab.engines.linux.rng import Stream
 from l4slab.experimentfile import traces
 from l4slab.experimentfile.classes import holder
@@ -39,7 +39,7 @@ from l4slab.experimentfile.resolution import IN_ORDER
 # What has a queue.
 Queued = TypeVar("Queued", Link, Change, Class)
 
-GATEWAY = "169.254.0.1"  # every neighbour is called so; the link address is set by hand
+GATEWAY, GATEWAY6 = "169.254.0.1", "fe80::1"  # every neighbour is called so; the link address is set by hand
 MTU_FRAME = 1514
 TCP_IP_HEADERS = 52  # with time stamps
 ACCECN_OPTION = 12
@@ -133,6 +133,7 @@ class Lab:
     edges: dict[tuple[str, str], _Edge] = field(default_factory=dict)
     routes: dict[str, dict[str, str]] = field(default_factory=dict)
     plan: list[str] = field(default_factory=list)
+    ipv6: set[str] = field(default_factory=set)  # addresses of hosts that have one of IPv6, too
     varied: set[str] = field(default_factory=set)  # flows whose RTT may change
     handles: dict[str, int] = field(default_factory=dict)  # by link, of its newest queue
     kinds: dict[tuple[str, str], str] = field(default_factory=dict)  # of queue, by link and parent
@@ -178,6 +179,8 @@ def build(
         members = 1 if spec["kind"] == "program" else len(lives(run, spec))
         flow = Flow(number, spec, members, _hosts(number, spec), at=local.get(spec["path"][0], ""))
         lab.flows.append(flow)
+        if flow.has_ipv6:
+            lab.ipv6.update(flow.ends)
         _lay(lab, forward(lab, flow), flow.destination)
         if flow.is_tcp or flow.is_program:
             _lay(lab, _reverse(flow, links, impairs), flow.source)
@@ -353,10 +356,10 @@ def _tree(link: Link, flows: Sequence[Flow]) -> Iterable[str]:
                 )
     preference = 0
     for rule in link.get("filters", ()):
-        for match in _matches(rule, flows):
+        for protocol, match in _matches(rule, flows):
             preference += 1
             yield (
-                f"filter add dev out parent {handles[holder(rule['class'])]}: protocol ip pref {preference} "
+                f"filter add dev out parent {handles[holder(rule['class'])]}: protocol {protocol} pref {preference} "
                 f"flower {match} classid {classid(handles, rule['class'])}"
             )
 
@@ -387,17 +390,28 @@ def _class(handles: Mapping[str, str], of: Class, one: Class) -> str:
     )
 
 
-def _matches(one: Filter, flows: Sequence[Flow]) -> Iterable[str]:
-    """The arguments of flower for a filter; for a host, one as sender and one as receiver."""
+# What tc calls a protocol, what pedit calls it and its ECN, and an address in it.
+_Family = tuple[str, str, str, Callable[[str], str]]
+_IPV4: _Family = ("ip", "ip", "tos", str)
+_IPV6: _Family = ("ipv6", "ip6", "traffic_class", ipv6)
+
+
+def _families(flows: Iterable[Flow]) -> list[_Family]:
+    return [_IPV4, _IPV6] if any(flow.has_ipv6 for flow in flows) else [_IPV4]
+
+
+def _matches(one: Filter, flows: Sequence[Flow]) -> Iterable[tuple[str, str]]:
+    """The protocol and the arguments of flower for a filter; for a host, one as sender and one as receiver."""
     value = (one.get("dscp") or 0) << 2 | CODEPOINTS[one.get("ecn") or "not-ect"]
     mask = ("dscp" in one) * 0xFC | ("ecn" in one) * 0x3
     fields = f"ip_tos 0x{value:x}/0x{mask:x}" if mask else ""
-    if (number := one.get("host")) is None:
-        yield fields
-        return
-    host = _address_of(number, flows)
-    yield f"src_ip {host} {fields}".strip()
-    yield f"dst_ip {host} {fields}".strip()
+    for protocol, _, _, address in _families(flows):
+        if (number := one.get("host")) is None:
+            yield protocol, fields
+            continue
+        host = address(_address_of(number, flows))
+        yield protocol, f"src_ip {host} {fields}".strip()
+        yield protocol, f"dst_ip {host} {fields}".strip()
 
 
 def _hosts(number: int, spec: Spec) -> tuple[str, str]:
@@ -435,22 +449,26 @@ def _put_on_hosts(lab: Lab, flow: Flow) -> None:
         edge = lab.edges[f"k{number}", f"x{number}"]
         # As lab.c reads it.
         mark = f"06:00:00:{backwards:02x}:{flow.number >> 8:02x}:{flow.number & 255:02x}"
-        ends, hosts = (pair[::-1] if backwards else pair for pair in (flow.ends, flow.hosts))
-        edge.filters.append(
-            f"filter add dev {edge.device} egress protocol ip flower src_ip {ends[0]} dst_ip {ends[1]} action pedit ex "
-            f"munge eth src set {mark} {_munged(flow, backwards, hosts, SERVER_PORT - 1 + flow.number)}"
-        )
-        # The checksums are right again, and nobody has looked at them meanwhile.
-        edge.at_far.append(
-            f"filter add dev {edge.far} ingress protocol ip flower src_mac {mark} action pedit ex "
-            f"{_munged(flow, backwards, ends, SERVER_PORT)}"
-        )
+        for family in _families([flow]):
+            protocol, _, _, address = family
+            pairs = [[address(end) for end in pair] for pair in (flow.ends, flow.hosts)]
+            ends, hosts = (pair[::-1] if backwards else pair for pair in pairs)
+            edge.filters.append(
+                f"filter add dev {edge.device} egress protocol {protocol} flower src_ip {ends[0]} dst_ip {ends[1]} "
+                f"action pedit ex munge eth src set {mark} "
+                f"{_munged(flow, family, backwards, hosts, SERVER_PORT - 1 + flow.number)}"
+            )
+            # The checksums are right again, and nobody has looked at them meanwhile.
+            edge.at_far.append(
+                f"filter add dev {edge.far} ingress protocol {protocol} flower src_mac {mark} action pedit ex "
+                f"{_munged(flow, family, backwards, ends, SERVER_PORT)}"
+            )
 
 
-def _munged(flow: Flow, backwards: int, addresses: Iterable[str], port: int) -> str:
+def _munged(flow: Flow, family: _Family, backwards: int, addresses: Iterable[str], port: int) -> str:
     """Addresses for pedit, and the receiver's port, as groups between the same hosts have the same ones at the ends."""
     source, destination = addresses
-    found = f"munge ip src set {source} munge ip dst set {destination}"
+    found = f"munge {family[1]} src set {source} munge {family[1]} dst set {destination}"
     if flow.is_program:
         return found
     return f"{found} munge {'tcp' if flow.is_tcp else 'udp'} {'sport' if backwards else 'dport'} set {port}"
@@ -489,13 +507,16 @@ def _rewrites(lab: Lab, flow: Flow) -> None:
             places.append(("before", links[int(there[1:]) - 1]))
         edge = lab.edges[here, there]
         for old, new in composed_rewrites(flow.spec["name"], lab.run["rewrites"], places).items():
-            action = "action drop"
-            if new != "drop":
-                action = f"action pedit ex munge ip tos set 0x{CODEPOINTS[new]:x} retain 0x3 pipe action csum ip"
-            edge.filters.append(
-                f"filter add dev {edge.device} egress protocol ip flower dst_ip {flow.destination} "
-                f"ip_tos 0x{CODEPOINTS[old]:x}/0x3 {action}"
-            )
+            for protocol, header, tos, address in _families([flow]):
+                action = "action drop"
+                if new != "drop":
+                    action = f"action pedit ex munge {header} {tos} set 0x{CODEPOINTS[new]:x} retain 0x3"
+                    action += " pipe action csum ip" if protocol == "ip" else ""
+                to = address(flow.destination)
+                edge.filters.append(
+                    f"filter add dev {edge.device} egress protocol {protocol} flower dst_ip {to} "
+                    f"ip_tos 0x{CODEPOINTS[old]:x}/0x3 {action}"
+                )
 
 
 def _make_plan(lab: Lab, pcap: bool, live: bool, out: str) -> None:
@@ -708,29 +729,38 @@ def script(lab: Lab) -> str:
 def _namespace(lab: Lab, name: str, flows: Sequence[Flow]) -> list[str]:
     out = [edge for edge in lab.edges.values() if edge.here == name]
     into = [edge for edge in lab.edges.values() if edge.there == name]
+    devices = [*(edge.device for edge in out), *(edge.far for edge in into)]
+    has_ipv6 = not lab.ipv6.isdisjoint(lab.routes[name])
     ip = ["link set lo up"]
-    lines = list(_HOST)
+    lines = [*_HOST, *(programs.ipv6_settings(devices) if has_ipv6 else ())]
     # Several flows are at a link in their host, which has the same settings for all.
     flow = flows[0] if flows else None
-    ip += [f"addr add {one.source if name == one.client else one.destination}/32 dev lo" for one in flows]
+    for one in flows:
+        own = one.source if name == one.client else one.destination
+        ip += [f"addr add {own}/32 dev lo", *([f"addr add {ipv6(own)} dev lo"] if one.has_ipv6 else [])]
     if flow is not None:
         lines += settings(flow, name)
-    ip += [f"link set {device} up" for device in [*(e.device for e in out), *(e.far for e in into)]]
+    ip += [f"link set {device} up" for device in devices]
     for edge in out:
-        ip.append(f"neigh replace {GATEWAY} lladdr {edge.mac(False)} dev {edge.device} nud permanent")
+        ip += [
+            f"neigh replace {gateway} lladdr {edge.mac(False)} dev {edge.device} nud permanent"
+            for gateway in (GATEWAY, *([GATEWAY6] if has_ipv6 else []))
+        ]
     for destination, device in lab.routes[name].items():
         sizes = [one.spec["mtu_bytes"] for one in flows if destination in one.ends and "mtu_bytes" in one.spec]
         mtu = f" mtu {sizes[0]}" if sizes else ""
         ip.append(f"route add {destination}/32 via {GATEWAY} dev {device} onlink{mtu}")
+        if destination in lab.ipv6:
+            ip.append(f"route add {ipv6(destination)} via {GATEWAY6} dev {device} onlink")
     if flow is not None:
-        devices = [edge.device for edge in out]
+        outward = [edge.device for edge in out]
         # What a device does not sum up itself, it does not segment.
         off = "gro off" if flow.has_gso and name == flow.client else "tso off gso off gro off tx off"
-        lines += [f"ethtool -K {device} {off}" for device in devices]
+        lines += [f"ethtool -K {device} {off}" for device in outward]
         if flow.gro_ns is not None and name == flow.server:
             lines += [f"ethtool -K {edge.far} gro on" for edge in into]
         if flow.is_program:
-            lines += [f"ethtool -K {device} tx-udp-segmentation off" for device in devices]
+            lines += [f"ethtool -K {device} tx-udp-segmentation off" for device in outward]
         if flow.at == name:
             lines += [f"ip link add {COPIES} type dummy", f"ip link set {COPIES} up"]
             if cuts(lab.run["links"][int(name[1:]) - 1]):
@@ -745,6 +775,9 @@ def _namespace(lab: Lab, name: str, flows: Sequence[Flow]) -> list[str]:
                 one_ip, one_tc = programs.answering(edge.far, destination, way.device, way.mac(False), GATEWAY)
                 ip += one_ip
                 tc += one_tc
+                if destination in lab.ipv6:
+                    to = ipv6(destination)
+                    ip += programs.answering(edge.far, to, way.device, way.mac(False), GATEWAY6)[0]
     lines += ["ip -batch - <<X", *ip, "X"]
     for edge in out:
         tc += edge.root

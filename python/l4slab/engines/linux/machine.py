@@ -46,7 +46,7 @@ class Machine:
     run: Path
     limit_s: float
     clock: Path | None = None  # the socket of a `Clock`; None: it runs to its end
-    has_ipv6: bool = False  # else there are only its sockets, which take IPv4, too
+    has_ipv6: bool = False  # else only where the set-up switches it on, and its sockets, which take IPv4, too
 
     def command(self) -> list[str]:
         """How it is booted. It dies with the thread that started it, however that ends."""

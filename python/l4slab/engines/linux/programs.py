@@ -16,9 +16,9 @@ from urllib.parse import quote
 from l4slab import stacks
 from l4slab.base.errors import one_line, suggest
 from l4slab.base.run import ProgramFlow, Run, Sending
-from l4slab.engines.linux.flows import Flow
+from l4slab.engines.linux.flows import Flow, ipv6
 from l4slab.engines.linux.machine import Machine
-from l4slab.experimentfile.traffic import NUMBER, OUT, SERVER
+from l4slab.experimentfile.traffic import NUMBER, OUT, SERVER, SERVER6
 
 FOLDER = "programs"  # of the run's folder: what they say and write
 OUT_FOLDER = "/dev/out"
@@ -87,13 +87,26 @@ def answering(came: str, destination: str, device: str, mac: str, gateway: str) 
     """
     ip = [
         f"neigh replace {gateway} lladdr {mac} dev {came} nud permanent",
-        f"route add {destination}/32 via {gateway} dev {came} onlink metric 1",
+        # The way out is preferred; a route of IPv6 has a metric of 1024 by default.
+        f"route add {destination} via {gateway} dev {came} onlink metric 2000",
     ]
     tc = [
         f"qdisc add dev {came} clsact",
         f"filter add dev {came} egress matchall action mirred egress redirect dev {device}",
     ]
     return ip, tc
+
+
+def ipv6_settings(devices: Iterable[str]) -> Iterator[str]:
+    """Shell commands for a namespace that forwards IPv6 through these devices, which are down. None of them gets an
+    address, and none reports that it is in a multicast group, so only the programs' packets reach the links.
+    """
+    devices = list(devices)
+    yield from (f"ip link set {device} multicast off" for device in devices)
+    yield "echo 1 >/proc/sys/net/ipv6/conf/all/forwarding"
+    for device in ("lo", *devices):
+        yield f"echo 1 >/proc/sys/net/ipv6/conf/{device}/addr_gen_mode"
+        yield f"echo 0 >/proc/sys/net/ipv6/conf/{device}/disable_ipv6"
 
 
 def host() -> Iterator[str]:
@@ -149,7 +162,7 @@ def _built(spec: ProgramFlow, word: str) -> str:
 
 
 def _filled(word: str, number: int, address: str, out: str) -> str:
-    for placeholder, value in ((SERVER, address), (NUMBER, str(number)), (OUT, out)):
+    for placeholder, value in ((SERVER, address), (SERVER6, ipv6(address)), (NUMBER, str(number)), (OUT, out)):
         word = word.replace(placeholder, value)
     return word
 

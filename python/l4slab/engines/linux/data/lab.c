@@ -53,7 +53,7 @@ typedef uint16_t u16;
 typedef uint8_t u8;
 
 #define NEVER UINT64_MAX
-#define SNAP 96			/* Ethernet, IPv4 and TCP with its options */
+#define SNAP 96			/* Ethernet, IP and TCP with its usual options */
 #define BLOCK (1u << 18)
 #define BLOCKS 64u
 #define HOST_BLOCKS 1024u	/* of all hosts together */
@@ -80,6 +80,13 @@ struct packet {
 	u32 number;		/* in the order of arrival; of programs, TCP's sequence number, else a hash */
 	u32 fresh;		/* bytes of its payload that leave the link for the first time */
 	u32 damaged;		/* whether its receiver will find a wrong checksum; looked at with the word "checksums" */
+};
+
+/* The headers of a packet. The addresses are IPv4's; those of IPv6 end with the ones of the same hosts (flows.py). */
+struct ip {
+	u8 *at, *src, *dst, *l4;
+	u32 header, length;	/* bytes up to `l4`, and of the whole packet */
+	u8 is_six, protocol, ecn, is_first, is_part;	/* of a datagram's fragments */
 };
 
 struct tcp_sample {
@@ -510,12 +517,12 @@ static u32 add_stretch(struct passed *p, int64_t begin, int64_t end)
 }
 
 /* Bytes of a packet's payload that leave the link for the first time. */
-static u32 fresh_bytes(struct tap *t, const struct packet *packet, u32 bytes, const u8 *ip)
+static u32 fresh_bytes(struct tap *t, const struct packet *packet, u32 bytes, const struct ip *ip)
 {
 	struct passed *p = passed_of(t, packet->flow, packet->conn);
-	const u8 *l4 = ip + (ip[0] & 15) * 4;
+	const u8 *l4 = ip->l4;
 
-	if (ip[9] == IPPROTO_TCP) {
+	if (ip->protocol == IPPROTO_TCP) {
 		u32 seq = (u32)l4[4] << 24 | l4[5] << 16 | l4[6] << 8 | l4[7];
 
 		/* Far from zero, so that what comes before the first one has a number, too. */
@@ -568,29 +575,45 @@ static void write_pcap(struct tap *t, const u8 *frame, u64 t_ns, u32 caplen, u32
  * In a link's queue, a flow on a host that others share has that host's address, and a server port of its own. Its
  * frame's source address is 06:00:00:B:x:y: flow x.y, and of B = 1 on the way back.
  */
-static void take_off_host(u8 *f)
+static void take_off_host(u8 *f, struct ip *ip)
 {
-	u8 *ip = f + ETH_HLEN, *l4 = ip + (ip[0] & 15) * 4, back = f[9];
+	u8 back = f[9];
 
 	if (f[6] != 6)
 		return;
-	memcpy(ip + 12, (u8[]){ 10, back ? 224 : 208, f[10], f[11], 10, back ? 208 : 224, f[10], f[11] }, 8);
+	memcpy(ip->src, (u8[]){ 10, back ? 224 : 208, f[10], f[11] }, 4);
+	memcpy(ip->dst, (u8[]){ 10, back ? 208 : 224, f[10], f[11] }, 4);
 	if (!is_program[f[10] << 8 | f[11]])
-		memcpy(l4 + (back ? 0 : 2), (u8[]){ SERVER_PORT >> 8, SERVER_PORT & 255 }, 2);
+		memcpy(ip->l4 + (back ? 0 : 2), (u8[]){ SERVER_PORT >> 8, SERVER_PORT & 255 }, 2);
 	f[6] = 2;
 }
 
 /* What is captured of a frame reaches to the end of what is read of it; of fragments but the first, that is no header. */
-static int has_headers(const u8 *frame, u32 captured)
+static int read_headers(u8 *frame, u32 captured, struct ip *p)
 {
-	const u8 *ip = frame + ETH_HLEN;
+	u8 *ip = frame + ETH_HLEN;
 
 	if (captured < ETH_HLEN + 28 || captured > SNAP)
 		return 0;
-	u32 header = (ip[0] & 15) * 4, rest = captured - ETH_HLEN;
-	int is_first = !((ip[6] & 0x1f) | ip[7]);
+	u32 rest = captured - ETH_HLEN;
 
-	return header >= 20 && rest >= header + (ip[9] == IPPROTO_TCP && is_first ? 20 : 8);
+	if (frame[12] == ETH_P_IP >> 8) {
+		*p = (struct ip){ .at = ip, .src = ip + 12, .dst = ip + 16, .header = (ip[0] & 15) * 4,
+				  .length = ip[2] << 8 | ip[3], .protocol = ip[9], .ecn = ip[1] & 3,
+				  .is_first = !((ip[6] & 0x1f) | ip[7]), .is_part = !!((ip[6] & 0x3f) | ip[7]) };
+	} else {
+		*p = (struct ip){ .at = ip, .src = ip + 20, .dst = ip + 36, .header = 40, .is_six = 1,
+				  .length = 40 + (ip[4] << 8 | ip[5]), .protocol = ip[6], .ecn = ip[1] >> 4 & 3,
+				  .is_first = 1 };
+		if (p->protocol == IPPROTO_FRAGMENT && rest >= 48) {
+			p->header = 48;
+			p->protocol = ip[40];
+			p->is_first = !(ip[42] | ip[43] >> 3);
+			p->is_part = 1;
+		}
+	}
+	p->l4 = ip + p->header;
+	return p->header >= 20 && rest >= p->header + (p->protocol == IPPROTO_TCP && p->is_first ? 20 : 8);
 }
 
 static u32 sum_of(const u8 *bytes, u32 n, u32 sum)
@@ -608,23 +631,23 @@ static int is_wrong(u32 sum)
 	return sum != 0xffff;
 }
 
-/* Whether the next host drops a frame that netem damaged: for its address, or for the checksum of its IP header. */
-static int is_lost_on_the_way(const struct sockaddr_ll *ll, const u8 *ip)
+/* Whether the next host drops a frame that netem damaged: for its address, or for the checksum of its IPv4 header. */
+static int is_lost_on_the_way(const struct sockaddr_ll *ll, const struct ip *ip)
 {
-	return ll->sll_pkttype == PACKET_OTHERHOST || is_wrong(sum_of(ip, (ip[0] & 15) * 4, 0));
+	return ll->sll_pkttype == PACKET_OTHERHOST || (!ip->is_six && is_wrong(sum_of(ip->at, ip->header, 0)));
 }
 
 /* Whether a whole packet has a wrong checksum of TCP or UDP. Without one, and with parts of a datagram, nobody knows. */
-static int is_damaged(const u8 *ip, u32 size)
+static int is_damaged(const struct ip *ip, u32 size)
 {
-	u32 header = (ip[0] & 15) * 4, length = ((u32)ip[2] << 8 | ip[3]) - header;
-	const u8 *l4 = ip + header;
+	u32 length = ip->length - ip->header;
+	const u8 *l4 = ip->l4;
 
-	if ((ip[9] != IPPROTO_TCP && ip[9] != IPPROTO_UDP) || (ip[6] & 0x3f) | ip[7])
+	if ((ip->protocol != IPPROTO_TCP && ip->protocol != IPPROTO_UDP) || ip->is_part)
 		return 0;
-	if (header + length > size)
+	if (ip->length > size)
 		return 1;
-	if (ip[9] == IPPROTO_UDP) {
+	if (ip->protocol == IPPROTO_UDP) {
 		u32 told = l4[4] << 8 | l4[5];
 
 		if (!(l4[6] | l4[7]))
@@ -633,33 +656,36 @@ static int is_damaged(const u8 *ip, u32 size)
 			return 1;
 		length = told;
 	}
-	return is_wrong(sum_of(l4, length, sum_of(ip + 12, 8, ip[9] + length)));
+	u32 addresses = ip->is_six ? sum_of(ip->at + 8, 32, 0) : sum_of(ip->at + 12, 8, 0);
+
+	return is_wrong(sum_of(l4, length, addresses + ip->protocol + length));
 }
 
 static void see(struct tap *t, struct tpacket3_hdr *h)
 {
 	const struct sockaddr_ll *ll = (const void *)((const u8 *)h + TPACKET_ALIGN(sizeof *h));
+	u8 *f = (u8 *)h + h->tp_mac;
+	u32 size = h->tp_snaplen;
 	int damaged = 0;
+	struct ip ip;
 
 	/* What comes to a host is not for the queue in it. */
 	if (t->copies_index && ll->sll_pkttype != PACKET_OUTGOING)
 		return;
+	if (checksums && size > SNAP)
+		h->tp_snaplen = SNAP;
+	if (!read_headers(f, h->tp_snaplen, &ip))
+		return;
 	if (checksums) {
-		const u8 *whole = (const u8 *)h + h->tp_mac + ETH_HLEN;
-		u32 size = h->tp_snaplen;
-
-		h->tp_snaplen = size < SNAP ? size : SNAP;
-		if (!has_headers(whole - ETH_HLEN, h->tp_snaplen) || is_lost_on_the_way(ll, whole))
+		if (is_lost_on_the_way(ll, &ip))
 			return;
 		/* What its sender's device was to calculate, netem has not damaged: it calculates that first. */
-		damaged = !(h->tp_status & TP_STATUS_CSUMNOTREADY) && is_damaged(whole, size - ETH_HLEN);
+		damaged = !(h->tp_status & TP_STATUS_CSUMNOTREADY) && is_damaged(&ip, size - ETH_HLEN);
 	}
-	if (!has_headers((const u8 *)h + h->tp_mac, h->tp_snaplen))
-		return;
-	take_off_host((u8 *)h + h->tp_mac);
-	const u8 *f = (const u8 *)h + h->tp_mac, *ip = f + ETH_HLEN, *l4 = ip + (ip[0] & 15) * 4;
+	take_off_host(f, &ip);
+	const u8 *src = ip.src, *dst = ip.dst, *l4 = ip.l4;
 	u64 t_ns = (u64)h->tp_sec * 1000000000 + h->tp_nsec - zero_real;
-	int out = ll->sll_pkttype == PACKET_OUTGOING && (!t->copies_index || ll->sll_ifindex != t->copies_index), ack = ip[12] == 10 && ip[13] >= 224;
+	int out = ll->sll_pkttype == PACKET_OUTGOING && (!t->copies_index || ll->sll_ifindex != t->copies_index), ack = src[0] == 10 && src[1] >= 224;
 	u32 src_port = l4[0] << 8 | l4[1], dst_port = l4[2] << 8 | l4[3];
 	struct packet p = { .in_ns = t_ns };
 	u64 key;
@@ -667,18 +693,18 @@ static void see(struct tap *t, struct tpacket3_hdr *h)
 	if ((int64_t)t_ns < 0)
 		return;
 	/* Senders are 10.208.x.y, receivers 10.224.x.y: x.y is the flow. The sender's port is the connection. */
-	p.flow = ip[14] << 8 | ip[15];
+	p.flow = src[2] << 8 | src[3];
 	p.conn = ack ? dst_port : src_port;
-	p.id = ip[4] << 8 | ip[5];
+	p.id = ip.at[4] << 8 | ip.at[5];
 	p.len = h->tp_len;
-	p.ecn_in = ip[1] & 3;
-	u32 headers = (ip[0] & 15) * 4 + (ip[9] == 6 ? (l4[12] >> 4) * 4 : 8);
+	p.ecn_in = ip.ecn;
+	u32 headers = ip.header + (ip.protocol == 6 ? (l4[12] >> 4) * 4 : 8);
 	key = (u64)p.flow << 40 | (u64)p.conn << 24 | (u64)p.id << 8 | ack;
 	if (is_program[p.flow]) {
 		/* What goes from a host to itself is no packet of the flow. */
-		if (ip[12] != 10 || ip[16] != 10 || (ip[13] >= 224) == (ip[17] >= 224))
+		if (src[0] != 10 || dst[0] != 10 || (src[1] >= 224) == (dst[1] >= 224))
 			return;
-		struct program_frame frame = program_frame(ip, h->tp_snaplen - ETH_HLEN, p.flow, ack);
+		struct program_frame frame = program_frame(&ip, h->tp_snaplen - ETH_HLEN, p.flow, ack);
 
 		if (t->is_host) {
 			see_at_client(&frame, client_sends[p.flow] ? !ack : ack, t_ns);
@@ -688,17 +714,25 @@ static void see(struct tap *t, struct tpacket3_hdr *h)
 		p.number = frame.seq;
 		headers = frame.headers;
 		key = frame.hash;
+		/* IPv6 numbers no packets, and no checksum is of its addresses alone. */
+		if (ip.is_six) {
+			if (memcmp(src + 2, dst + 2, 2))
+				return;
+			p.id = frame.hash;
+		}
+	} else if (ip.is_six) {
+		return;
 	}
 	p.headers = ETH_HLEN + headers;
-	p.payload = (ack ? 2 : 0) | (((u32)ip[2] << 8 | ip[3]) > headers);
+	p.payload = (ack ? 2 : 0) | (ip.length > headers);
 	if (t->pcap)
 		write_pcap(t, f, t_ns, h->tp_snaplen, h->tp_len, out);
 	if (t->is_host)
 		return;
 	if (out) {
-		u32 bytes = ((u32)ip[2] << 8 | ip[3]) - headers;
+		u32 bytes = ip.length - headers;
 
-		departed(t, key, t_ns, p.ecn_in, p.payload == 1 && !damaged ? fresh_bytes(t, &p, bytes, ip) : 0, damaged);
+		departed(t, key, t_ns, p.ecn_in, p.payload == 1 && !damaged ? fresh_bytes(t, &p, bytes, &ip) : 0, damaged);
 	} else {
 		if (!is_program[p.flow])
 			p.number = t->arrived++;
@@ -747,14 +781,15 @@ static void open_pcap(struct tap *t, const char *what, u32 number)
 
 static void open_tap(struct tap *t)
 {
-	/* IPv4 only, SNAP bytes of it; all where checksums are looked at. */
+	/* IP only, SNAP bytes of it; all where checksums are looked at. */
 	struct sock_filter code[] = {
 		{ BPF_LD | BPF_H | BPF_ABS, 0, 0, 12 },
-		{ BPF_JMP | BPF_JEQ | BPF_K, 0, 1, ETH_P_IP },
+		{ BPF_JMP | BPF_JEQ | BPF_K, 1, 0, ETH_P_IP },
+		{ BPF_JMP | BPF_JEQ | BPF_K, 0, 1, ETH_P_IPV6 },
 		{ BPF_RET | BPF_K, 0, 0, checksums ? UINT16_MAX : SNAP },
 		{ BPF_RET | BPF_K, 0, 0, 0 },
 	};
-	struct sock_fprog filter = { 4, code };
+	struct sock_fprog filter = { PLACES(code), code };
 	u32 share = n_hosts ? HOST_BLOCKS / n_hosts : 0;
 
 	t->blocks = !t->is_host || share > BLOCKS ? BLOCKS : share < 2 ? 2 : share;

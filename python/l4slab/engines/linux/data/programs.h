@@ -337,12 +337,12 @@ struct program_frame {
 	int opens, goes_on;
 };
 
-static struct program_frame program_frame(const u8 *ip, u32 captured, u32 flow, int ack)
+static struct program_frame program_frame(const struct ip *ip, u32 captured, u32 flow, int ack)
 {
-	const u8 *l4 = ip + (ip[0] & 15) * 4;
-	int is_first = !((ip[6] & 0x1f) | ip[7]), protocol = ip[9];
+	const u8 *l4 = ip->l4;
+	int is_first = ip->is_first, protocol = ip->protocol;
 	u16 src = 0, dst = 0;
-	struct program_frame f = { .headers = (ip[0] & 15) * 4, .hash = 0xcbf29ce484222325 };
+	struct program_frame f = { .headers = ip->header, .hash = 0xcbf29ce484222325 };
 
 	if (is_first && (protocol == IPPROTO_TCP || protocol == IPPROTO_UDP)) {
 		src = l4[0] << 8 | l4[1];
@@ -352,8 +352,8 @@ static struct program_frame program_frame(const u8 *ip, u32 captured, u32 flow, 
 	f.pair = ack ? pair_of(flow, protocol, dst, src) : pair_of(flow, protocol, src, dst);
 	/* Unconnected sockets number none of their datagrams: a packet is known by all that no router changes. */
 	for (u32 i = 2; i < captured; i++)
-		if (i != 8 && i != 10 && i != 11)
-			f.hash = (f.hash ^ ip[i]) * 0x100000001b3;
+		if (ip->is_six ? i != 7 : i != 8 && i != 10 && i != 11)
+			f.hash = (f.hash ^ ip->at[i]) * 0x100000001b3;
 	f.hash ^= (u64)flow << 1 | ack;
 	f.seq = f.hash;
 	if (protocol == IPPROTO_TCP && is_first) {
