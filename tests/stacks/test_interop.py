@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
+import subprocess
 from pathlib import Path
 
 import l4slab
@@ -22,10 +24,16 @@ if [ "$ROLE" = server ]; then
     exec httpd -f -p 443 -h /www
 fi
 /wait-for-it.sh sim:57832
+echo $REQUESTS >/logs/names
+for name in server server4 server6 server46; do
+    getent ahosts $name | sed -n "s/ *STREAM.*//;T;s/^/$name /p" >>/logs/names
+done
 # A static program does not look into /etc/hosts.
-server=$(sed -n "s/ server server4 .*//p" /etc/hosts)
 for url in $REQUESTS; do
-    wget -q -O /downloads/${url##*/} http://$server${url#https://server4}
+    host=${url#https://} host=${host%%:*}
+    server=$(sed -n "s/ .*$host .*//p" /etc/hosts)
+    case $server in *:*) server="[$server]" ;; esac
+    wget -q -O /downloads/${url##*/} "http://$server:443/${url##*/}"
 done
 """
 EXAMPLES = Path(__file__).parents[2] / "examples" / "interop"
@@ -55,6 +63,8 @@ def image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("bin", "etc", "work"):
         (made / name).mkdir(parents=True)
     (made / "etc" / "motd").write_text("of the image\n")
+    # As images of Debian and Ubuntu have it: a name has several addresses.
+    (made / "etc" / "host.conf").write_text("multi on\n")
     (made / "run_endpoint.sh").write_text(ENDPOINT)
     (made / "run_endpoint.sh").chmod(0o755)
     return made
@@ -93,6 +103,11 @@ def test_an_endpoint_runs_by_the_contract(image: Path, tmp_path: Path) -> None:
     shutil.copy(kernel.root / "usr/bin/busybox", image / "bin")
     for name in ("sh", "cat", "test", "sed", "httpd", "wget"):
         (image / "bin" / name).symlink_to("busybox")
+    getent = str(shutil.which("getent"))
+    shutil.copy(getent, image / "bin")
+    for library in re.findall(r"(/\S+) \(", subprocess.check_output(["ldd", getent], text=True)):
+        (image / library[1:]).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(library, image / library[1:])
     words = ["--server-params", "of the {cc}", "--directory", "/work"]
     assert main(["stacks", "import", str(image), "mine", *words]) == 0
     assert main(["stacks", "build", "./mine"]) == 0
@@ -109,7 +124,18 @@ def test_an_endpoint_runs_by_the_contract(image: Path, tmp_path: Path) -> None:
     assert at_server.startswith(
         "server transfer /logs/qlog/ of the default /work\nof the image\n127.0.0.1 localhost sim\n"
     )
-    assert at_client.endswith(" server server4 server46\n")
+    four, six = "10.208.0.1", "fd00::ad0:1"
+    assert at_client.endswith(f"{four} server server4 server46\n{six} server6 server46\n")
+    (tmp_path / "six.toml").write_text(FILE + 'env = { TESTCASE = "ipv6" }\n')
+    found = l4slab.run("six.toml", engine="linux", out="six")
+    assert not found.failures
+    assert found.transfers["size_bytes"].item() > 1_000_000
+    (names,) = (tmp_path / "six").glob("lab/*/programs/logs-client-1/names")
+    asked, *answers = names.read_text().splitlines()
+    assert asked == "https://server6:443/1000000"
+    assert sorted(answers) == sorted(
+        [f"server {four}", f"server4 {four}", f"server6 {six}", f"server46 {four}", f"server46 {six}"]
+    )
     (tmp_path / "other.toml").write_text(FILE + '[sweep]\n"flow.endpoint.env.TESTCASE" = ["http3", "v2"]\n')
     with pytest.warns(UserWarning, match="2 runs failed"):
         other = l4slab.run("other.toml", engine="linux", out="other")

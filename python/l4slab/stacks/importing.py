@@ -61,6 +61,6 @@ def write(
         *(f"    {json.dumps(step)}," for step in build),
         "]",
         f"server      = {json.dumps(command('server', ''))}",
-        f"client      = {json.dumps(command('client', ' {server} {number}'))}",
+        f"client      = {json.dumps(command('client', ' {server} {server6} {number}'))}",
     ]
     (folder / FILE).write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -1,7 +1,7 @@
 #!/bin/sh
 # An endpoint by the contract of the QUIC Interop Runner, in the unpacked file system of its image:
 #
-#     endpoint.sh ROLE IMAGE DIRECTORY ENTRY PARAMETERS BYTES [SERVER NUMBER]
+#     endpoint.sh ROLE IMAGE DIRECTORY ENTRY PARAMETERS BYTES [SERVER SERVER6 NUMBER]
 #
 # A program of l4slab is root of its virtual machine, whose files are read only. So the endpoint gets a root folder of its
 # own in memory: the image's folders, a copy of its /etc, and those of the contract. /logs is kept in {out}.
@@ -11,7 +11,7 @@ if [ -z "${L4SLAB_ENDPOINT-}" ]; then
     L4SLAB_ENDPOINT=1 exec unshare --mount sh "$0" "$@"
 fi
 unset L4SLAB_ENDPOINT
-role=$1 image=$2 directory=$3 entry=$4 parameters=$5 bytes=$6 server=${7-} number=${8-1}
+role=$1 image=$2 directory=$3 entry=$4 parameters=$5 bytes=$6 server=${7-} server6=${8-} number=${9-1}
 
 root=$(mktemp -d)
 mount -t tmpfs root "$root"
@@ -43,6 +43,7 @@ rm -f etc/hosts
     echo "127.0.0.1 localhost sim"
     if [ -n "$server" ]; then
         echo "$server server server4 server46"
+        echo "$server6 server6 server46"
     fi
 } >etc/hosts
 for name in setup.sh wait-for-it.sh; do
@@ -50,6 +51,11 @@ for name in setup.sh wait-for-it.sh; do
     chmod 755 $name
 done
 cp "$here/ca.pem" "$here/cert.pem" "$here/priv.key" certs
+# The runner's case ipv6 is a transfer from the server's other address.
+host=server4
+if [ "${TESTCASE-}" = ipv6 ]; then
+    host=server6 TESTCASE=transfer
+fi
 logs=/dev/out/logs-$role-$number
 mkdir -p "$logs/qlog"
 mount --bind "$logs" logs
@@ -57,7 +63,7 @@ if [ "$role" = server ]; then
     truncate -s "$bytes" "www/$bytes"
     export SERVER_PARAMS="$parameters"
 else
-    export CLIENT_PARAMS="$parameters" REQUESTS="https://server4:443/$bytes" WAITFORSERVER=server4:443
+    export CLIENT_PARAMS="$parameters" REQUESTS="${REQUESTS-https://$host:443/$bytes}" WAITFORSERVER=$host:443
 fi
 export ROLE=$role TESTCASE="${TESTCASE-transfer}" SSLKEYLOGFILE=/logs/keys.log QLOGDIR=/logs/qlog/
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root TMPDIR=/tmp
