@@ -81,6 +81,17 @@ impl Chain {
     const EMPTY: Chain = Chain { first: CHAIN_END, last: CHAIN_END };
 }
 
+/// What the receiving ends of a group have in common.
+#[derive(Copy, Clone, Default)]
+struct Way {
+    /// The element that their arrivals come from.
+    last: usize,
+    /// There are elements on their way back.
+    has_nodes: bool,
+    /// The delay of the way forward.
+    forward: Span,
+}
+
 /// With fewer flows, what they touch stays in the cache.
 const MANY_FLOWS: usize = 64;
 /// How many flows before its turn the place of a flow is fetched, then its state and its ACKs, then what these point to.
@@ -261,19 +272,26 @@ impl<T: Tap> Simulation<T> {
     fn run_each_sender(&mut self, due_until: Time, until: impl Fn(Span) -> Time) {
         let mut due = std::mem::take(&mut self.due);
         self.senders.take_due(due_until, &mut due);
-        // A flow sends into the inbox of its first element. Most flows have the same one.
-        let mut first = None;
+        // A flow sends into the inbox of its first element. Most flows have the same one. And most often the flow before
+        // was one of its group.
+        let (mut first, mut group, mut end) = (None, None, Time::ZERO);
         for (n, &i) in due.iter().enumerate() {
             if self.slots.len() > MANY_FLOWS {
-                self.fetch(&due, n, true);
+                self.fetch_senders(&due, n);
             }
-            let path = &self.groups[self.slots[i as usize].group].forward;
-            let (node, until) = (path.nodes[0], until(path.delay));
-            if first != Some(node) {
-                first.into_iter().chain([node]).for_each(|n| self.swap_inbox(n));
-                first = Some(node);
+            let of = self.slots[i as usize].group;
+            if group != Some(of) {
+                group = Some(of);
+                let path = &self.groups[of].forward;
+                (self.out.delay, self.out.not_before) = (path.delay, path.not_before);
+                end = until(path.delay);
+                let node = path.nodes[0];
+                if first != Some(node) {
+                    first.into_iter().chain([node]).for_each(|n| self.swap_inbox(n));
+                    first = Some(node);
+                }
             }
-            self.run_sender(i as usize, until);
+            self.run_sender(i as usize, end);
         }
         first.into_iter().for_each(|n| self.swap_inbox(n));
         self.due = due;
@@ -284,40 +302,56 @@ impl<T: Tap> Simulation<T> {
         std::mem::swap(&mut self.out.packets, &mut self.network.inbox(n).packets);
     }
 
-    /// Fetches into the cache what the flows after the `n`th one will touch: a cache miss takes longer than a flow's turn.
+    /// Fetches into the cache what the sending ends after the `n`th one will touch: a cache miss takes longer than a
+    /// flow's turn.
     #[inline(always)]
-    fn fetch(&self, due: &[u32], n: usize, is_sender: bool) {
-        let slot = |ahead: usize| due.get(n + ahead).and_then(|i| self.slots.get(*i as usize));
-        if let Some(&slot) = due.get(n + FETCH_SLOT) {
-            prefetch::place(&self.slots, slot as usize);
+    fn fetch_senders(&self, due: &[u32], n: usize) {
+        self.fetch_slot(due, n);
+        if let Some(slot) = self.slot_of_turn(due, n + FETCH_STATE) {
+            slot.flow.fetch(true);
+            (0..3).for_each(|i| prefetch::place(&slot.acks, slot.read + i));
         }
-        if let Some(slot) = slot(FETCH_STATE) {
-            slot.flow.fetch(is_sender);
-            match is_sender {
-                true => (0..3).for_each(|i| prefetch::place(&slot.acks, slot.read + i)),
-                false => prefetch::end(&slot.acks),
-            }
-        }
-        let Some(slot) = slot(FETCH_DATA) else { return };
-        slot.flow.fetch_data(is_sender);
-        if is_sender {
+        if let Some(slot) = self.slot_of_turn(due, n + FETCH_DATA) {
+            slot.flow.fetch_data(true);
             let ack = slot.acks.get(slot.read);
-            return ack.into_iter().for_each(|ack| self.out.sacks.fetch(ack.sack));
+            ack.into_iter().for_each(|ack| self.out.sacks.fetch(ack.sack));
         }
-        // Where the last link is not the last element, this is in vain.
-        let last = self.groups[slot.group].first_and_last.1;
-        let chain = self.chains[due[n + FETCH_DATA] as usize];
-        let (departed, _) = self.network.departed(last);
-        for packet in [chain.first, chain.last] {
-            (0..2).for_each(|i| prefetch::place(departed, packet as usize + i));
+    }
+
+    /// The same of the receiving ends, whose arrivals most often come from the same element as those of the `n`th one.
+    #[inline(always)]
+    fn fetch_receivers(&self, due: &[u32], n: usize, last: usize) {
+        self.fetch_slot(due, n);
+        if let Some(slot) = self.slot_of_turn(due, n + FETCH_STATE) {
+            slot.flow.fetch(false);
+            prefetch::end(&slot.acks);
+        }
+        if let Some(slot) = self.slot_of_turn(due, n + FETCH_DATA) {
+            slot.flow.fetch_data(false);
+            let chain = self.chains[due[n + FETCH_DATA] as usize];
+            let (departed, _) = self.network.departed(last);
+            for packet in [chain.first, chain.last] {
+                (0..2).for_each(|i| prefetch::place(departed, packet as usize + i));
+            }
         }
     }
 
     #[inline(always)]
+    fn fetch_slot(&self, due: &[u32], n: usize) {
+        if let Some(&slot) = due.get(n + FETCH_SLOT) {
+            prefetch::place(&self.slots, slot as usize);
+        }
+    }
+
+    #[inline(always)]
+    fn slot_of_turn(&self, due: &[u32], n: usize) -> Option<&FlowSlot> {
+        due.get(n).and_then(|i| self.slots.get(*i as usize))
+    }
+
+    /// Runs a sending end, whose path the outbox knows.
+    #[inline(always)]
     fn run_sender(&mut self, i: usize, until: Time) {
         let slot = &mut self.slots[i];
-        let path = &self.groups[slot.group].forward;
-        (self.out.delay, self.out.not_before) = (path.delay, path.not_before);
         let before = self.out.packets.len();
         let mut arrivals = ArrivalList::new(&slot.acks, slot.read);
         let shown = self.taps.open(&mut arrivals, &self.out.sacks);
@@ -326,7 +360,7 @@ impl<T: Tap> Simulation<T> {
         slot.read = arrivals.at;
         let next = slot.acks.get(slot.read).map_or(next, |ack| next.min(ack.enqueued_at));
         drop_taken(&mut slot.acks, &mut slot.read);
-        self.senders.set(i, next.saturating_add(path.delay));
+        self.senders.set(i, next.saturating_add(self.out.delay));
     }
 
     /// Tells hosts what their own queues do. They learn it at once, so that a window is as short as can be.
@@ -435,27 +469,42 @@ impl<T: Tap> Simulation<T> {
     fn run_receivers(&mut self, until: Time) {
         let mut due = std::mem::take(&mut self.due);
         self.receivers.take_due(until, &mut due);
+        let (mut group, mut way) = (None, Way::default());
         for (n, &i) in due.iter().enumerate() {
-            if self.slots.len() > MANY_FLOWS {
-                self.fetch(&due, n, false);
+            let of = self.slots[i as usize].group;
+            if group != Some(of) {
+                group = Some(of);
+                way = self.open_way_back(of);
             }
-            self.run_receiver(i as usize, until);
+            if self.slots.len() > MANY_FLOWS {
+                self.fetch_receivers(&due, n, way.last);
+            }
+            self.run_receiver(i as usize, until, way);
         }
         self.due = due;
     }
 
-    fn run_receiver(&mut self, i: usize, until: Time) {
-        let slot = &mut self.slots[i];
-        let Group { forward, back, .. } = &self.groups[slot.group];
+    /// What the outbox has to know before the receiving ends of a group run, and what these have to know.
+    fn open_way_back(&mut self, group: usize) -> Way {
+        let Group { forward, back, .. } = &self.groups[group];
         (self.out.delay, self.out.not_before) = (back.delay, back.not_before);
-        let (goal, wakes, on_top) = match back.nodes.is_empty() {
-            true => (&mut slot.acks, &mut self.senders, forward.delay),
-            false => (&mut slot.held, &mut self.back, Span::ZERO),
+        Way {
+            last: *forward.nodes.last().expect("a path has a link"),
+            has_nodes: !back.nodes.is_empty(),
+            forward: forward.delay,
+        }
+    }
+
+    #[inline(always)]
+    fn run_receiver(&mut self, i: usize, until: Time, way: Way) {
+        let slot = &mut self.slots[i];
+        let (goal, wakes, on_top) = match way.has_nodes {
+            false => (&mut slot.acks, &mut self.senders, way.forward),
+            true => (&mut slot.held, &mut self.back, Span::ZERO),
         };
         swap(&mut self.out.packets, goal);
         let before = self.out.packets.len();
-        let last = *forward.nodes.last().expect("a path has a link");
-        let (departed, links) = self.network.departed(last);
+        let (departed, links) = self.network.departed(way.last);
         let mut arrivals = ArrivalChain::new(departed, links, self.chains[i].first);
         let shown = self.taps.open(&mut arrivals, &self.out.sacks);
         let next = slot.flow.run_receiver(&mut arrivals, until, &mut self.out);
