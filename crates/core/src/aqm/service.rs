@@ -614,8 +614,7 @@ impl<P: Carried> Service<P> {
     /// The reported packets were dropped at `now`.
     #[cold]
     pub fn count_drops(&mut self, now: Time) {
-        let mut drops = std::mem::take(&mut self.drops);
-        for d in &drops {
+        for d in self.drops.drain(..) {
             self.backlog -= 1;
             let b = &mut self.bands[self.first_band + d.band];
             b.backlog -= 1;
@@ -626,23 +625,21 @@ impl<P: Carried> Service<P> {
                 b.of_warmup.dropped += 1;
                 b.of_warmup.overflowed += overflowed;
             }
+            let account = d.pkt.counted();
             if now >= self.measured_from && !d.pkt.is_of_warmup() {
-                *self.losses.entry((d.pkt.counted(), d.why)).or_default() += 1;
+                *self.losses.entry((account, d.why)).or_default() += 1;
             }
-            if d.pkt.counted().is_some() {
-                self.counters(&d.pkt).packets.dropped += 1;
+            if let Some(account) = account {
+                self.flow_counters[account].packets.dropped += 1;
             }
+            self.lost_why.push(d.why);
+            self.lost.push(d.pkt);
+            self.lost.last_mut().into_iter().for_each(|pkt| pkt.depart(now));
         }
         self.backlog_max = self.backlog_max.max(self.backlog);
         for b in &mut self.bands {
             b.backlog_max = b.backlog_max.max(b.backlog);
         }
-        self.lost_why.extend(drops.iter().map(|d| d.why));
-        self.lost.extend(drops.drain(..).map(|mut d| {
-            d.pkt.depart(now);
-            d.pkt
-        }));
-        self.drops = drops;
     }
 }
 
