@@ -304,7 +304,7 @@ impl Receiver {
                 self.completed_at = self.last_data.or(Some(now));
                 self.ack_now = true;
             }
-        } else if pkt.seq < self.next || self.ranges.iter().any(|r| r.contains(pkt.seq)) {
+        } else if pkt.seq < self.next || self.has(pkt.seq) {
             self.note_duplicate(pkt.seq);
             self.ack_now = true;
         } else {
@@ -437,6 +437,9 @@ impl Receiver {
     /// While the window opens, segments are acknowledged one by one. `fresh` segments have come into sequence.
     #[inline]
     fn open_window(&mut self, fresh: u32) {
+        if self.window.is_wide() {
+            return;
+        }
         let segments = fresh + self.out_of_order();
         let blocks = self.ranges.len() + usize::from(fresh > 0);
         if self.window.grow(segments.into(), blocks as u64) {
@@ -623,6 +626,12 @@ impl Receiver {
         ack.sack = slot;
     }
 
+    /// It has this segment, out of order.
+    fn has(&self, seq: u32) -> bool {
+        let may_have = self.ranges.last().is_some_and(|r| seq < r.end);
+        may_have && self.ranges.iter().any(|r| r.contains(seq))
+    }
+
     /// Will this segment be in none of the first blocks as they are?
     fn crowds_out(&self, seq: u32) -> bool {
         let touches = |r: &Block| r.start <= seq + 1 && seq <= r.end;
@@ -631,6 +640,17 @@ impl Receiver {
 
     /// Stores an out-of-order segment.
     fn keep(&mut self, seq: u32) {
+        let Some(last) = self.ranges.last_mut().filter(|r| r.end >= seq) else {
+            return self.keep_beyond(Block::new(seq, seq + 1));
+        };
+        // Most often it continues the block to report first.
+        if let Some(first) = self.recent.first_mut().filter(|r| r.end == seq)
+            && last.end == seq
+        {
+            last.end += 1;
+            first.end += 1;
+            return;
+        }
         let at = self.ranges.partition_point(|r| r.end < seq);
         let mut merged = Block::new(seq, seq + 1);
         let mut last = at;
@@ -641,8 +661,18 @@ impl Receiver {
         }
         self.ranges.splice(at..last, [merged]);
         self.recent.retain(|r| r.end < merged.start || r.start > merged.end);
-        self.recent.insert(0, merged);
-        self.recent.truncate(MAX_BLOCKS + 1);
+        self.report_first(merged);
+    }
+
+    /// The same of one that touches nothing and is higher than all.
+    fn keep_beyond(&mut self, block: Block) {
+        self.ranges.push(block);
+        self.report_first(block);
+    }
+
+    fn report_first(&mut self, block: Block) {
+        self.recent.truncate(MAX_BLOCKS);
+        self.recent.insert(0, block);
     }
 
     /// In-order data has arrived; takes what now follows from the store. Filling a gap is reported

@@ -127,12 +127,17 @@ impl WindowTuning {
         let rtt_us = self.rtt8 >> 3;
         let growth = if rtt_us < LOW_RTT_US {
             window * rtt_us / LOW_RTT_US
-        } else {
+        } else if space > old {
             2 * window * (space - old) / old
+        } else {
+            0
         };
         let window = window + growth + span;
-        self.buffer = self.buffer.max(window * 256 / RATIO);
-        self.widest = room(self.buffer, 1, 1);
+        let buffer = window * 256 / RATIO;
+        if buffer > self.buffer {
+            self.buffer = buffer;
+            self.widest = room(buffer, 1, 1);
+        }
     }
 
     /// Data have come out of sequence, up to `span` bytes ahead.
@@ -145,12 +150,17 @@ impl WindowTuning {
         u16::try_from(8 * self.open.div_ceil(8 * 1024)).unwrap_or(u16::MAX)
     }
 
+    /// It is as wide as the memory allows, as most often.
+    #[inline(always)]
+    pub(super) fn is_wide(&self) -> bool {
+        self.open >= self.widest
+    }
+
     /// A segment has arrived, with which `segments` wait in so many `blocks`, one at least: opens the window by two
     /// segments if there is room, and tells whether it did (Linux `tcp_grow_window`).
     #[inline(always)]
     pub(super) fn grow(&mut self, segments: u64, blocks: u64) -> bool {
-        // Most often: the window is as wide as the memory allows.
-        if self.open >= self.widest {
+        if self.is_wide() {
             return false;
         }
         let room = room(self.buffer, segments, blocks).saturating_sub(self.open);
