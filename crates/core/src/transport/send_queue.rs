@@ -135,6 +135,13 @@ impl SendQueue {
         }
     }
 
+    /// The same if the head has more.
+    #[inline(always)]
+    pub fn take_some(&mut self, n: u32) {
+        self.head.segments -= n;
+        self.waiting -= n;
+    }
+
     /// What was taken has not left. A chunk of its own if it ended one.
     pub fn give_back(&mut self, taken: Chunk) {
         self.waiting += taken.segments;

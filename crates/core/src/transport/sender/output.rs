@@ -248,6 +248,7 @@ impl Sender {
         {
             last.bits = last.bits.with(TcpBits::PSH);
         }
+        self.data.queue.take_some(n);
         self.count_burst(now, n, u64::from(n) * u64::from(self.win.mss));
         if !self.recovery.state.may_probe()
             && (nothing_out || self.timers.pending == Timer::TailProbe)
@@ -312,6 +313,7 @@ impl Sender {
         if ends_chunk {
             self.board.push(self.board.nxt - 1);
         }
+        self.data.queue.take(n);
         self.count_burst(now, n, u64::from(whole) * mss + u64::from(rest));
         // Otherwise `transmit` schedules a probe when it is through.
         let probes = push == Push::Normal && self.recovery.state.may_probe();
@@ -324,7 +326,6 @@ impl Sender {
     /// So many segments and bytes have left.
     #[inline(always)]
     fn count_burst(&mut self, now: Time, segments: u32, bytes: u64) {
-        self.data.queue.take(segments);
         self.pacing.count(segments);
         self.data.sent_at = now;
         self.pacing.charge(now, bytes);
