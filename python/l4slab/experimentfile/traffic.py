@@ -313,7 +313,7 @@ class MediaFlow(AnyFlow):
     rate_min: Rate = Field(default="150kbit", serialization_alias="rate_min_bps")
     rate_start: Rate = Field(default="1Mbit", serialization_alias="rate_start_bps")
     frames: Interval = Field(default="30/s", serialization_alias="interval_ns")
-    encoder: Literal["even", "uniform", "lognormal", "rfc8593", "sharing"] = "even"
+    encoder: Literal["even", "uniform", "lognormal", "rfc8593", "sharing", "vp8"] = "even"
     frame_spread: float = Field(default=0.15, ge=0, le=10, examples=["0.15"], serialization_alias="spread")
     reaction: TimeOrZero | None = Field(default=None, examples=['"100ms"'], serialization_alias="reaction_ns")
     keyframe_interval: Duration | None = Field(

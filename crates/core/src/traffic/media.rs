@@ -204,6 +204,7 @@ impl Traffic for Spec {
                 keys.spread,
                 reaction,
                 key,
+                keys.rate_bps as f64,
                 stream("media frames"),
             ),
             packet: packet(keys.packet_bytes, false),

@@ -22,6 +22,8 @@ pub enum Model {
     Rfc8593,
     /// A shared screen: small frames, and large ones where the picture changes, whatever the target.
     Sharing,
+    /// Of libwebrtc, with the rate control of libvpx: see [`RateControl`].
+    Vp8,
 }
 
 /// RFC 8593: after a change of the target further ones are ignored for so long.
@@ -37,6 +39,30 @@ const RFC8593_NOISE: f64 = 0.15;
 const SHARING_SMALL: f64 = 1000.0;
 const SHARING_CHANGES: f64 = 0.05;
 const SHARING_RATIO: (f64, f64) = (20.0, 200.0);
+
+/// libwebrtc's settings of VP8 (`libvpx_vp8_encoder.cc`): what its buffer holds at first, should hold, and holds at most, in
+/// seconds of the target.
+const VP8_START: f64 = 0.5;
+const VP8_WANTED: f64 = 0.6;
+const VP8_MOST: f64 = 1.0;
+/// Half of 100 % and of 15 %: by how much a frame may be smaller and larger than its share of the target.
+const VP8_LESS: f64 = 0.5;
+const VP8_MORE: f64 = 0.075;
+/// Indices of libwebrtc's least and largest quantizer, 2 and 56.
+const VP8_INDEX: (f64, f64) = (4.0, 117.0);
+/// From so many frames on the mean index counts, and by so much a full buffer lowers the largest index (libvpx).
+const VP8_YOUNG: f64 = 150.0;
+const VP8_FULL: f64 = 0.25;
+/// libwebrtc's adjuster: frames of a young call, its excess, the largest excess, and for how long excesses count, seconds.
+const ADJUSTER_YOUNG: f64 = 30.0;
+const ADJUSTER_GUESS: f64 = 1.2;
+const ADJUSTER_MOST: f64 = 2.0;
+const ADJUSTER_WINDOW: f64 = 3.0;
+/// The picture decides by how much ln of a frame's size falls per index, which index makes the highest rate, and how
+/// frames vary. Measured with the noise that the stack `libwebrtc` sends.
+const VP8_PER_INDEX: f64 = 0.06;
+const VP8_AT_MOST: f64 = 20.0;
+const VP8_NOISE: f64 = 0.07;
 
 /// Key frames: how often, and how large over the others.
 #[derive(Copy, Clone, Debug)]
@@ -63,7 +89,111 @@ pub struct Encoder {
     /// Of RFC 8593: the rate that is followed, since when, and frames left of a transient.
     followed: Option<(f64, Time)>,
     transient: u32,
+    rate_control: RateControl,
     rng: Rng,
+}
+
+/// VP8's rate control in libwebrtc. Two parts follow the target:
+///
+/// * libwebrtc (`encoder_bitrate_adjuster.cc`) divides it by how much more than it the frames of the last three seconds
+///   were, after a young call's guess of 20 %.
+/// * libvpx, for constant rates in one pass (`vp8/encoder/ratectrl.c` and `onyx_if.c`): a buffer fills at the rate, and
+///   frames take their bits from it; the fuller it is, the larger they are. Where it is fuller than wanted, no frame may
+///   be of worse quality than the mean of the call, so frames stay large for up to a second after the rate has fallen.
+#[derive(Clone, Debug)]
+struct RateControl {
+    /// Seconds.
+    interval: f64,
+    /// By how much each frame of the last seconds exceeded the rate, 1 for not at all; the sum; bits that wait to leave.
+    excesses: VecDeque<f64>,
+    sum_of_excesses: f64,
+    waiting: f64,
+    /// Bits; none before the first frame.
+    buffer: Option<f64>,
+    /// Frames, the sum of their quantizers' indices, and the index that counts as their mean.
+    frames: f64,
+    sum: f64,
+    mean: f64,
+    /// ln of the bytes of a frame at the index 0.
+    best: f64,
+}
+
+impl RateControl {
+    /// `rate_max`: bits per second; `interval`: seconds.
+    fn new(rate_max: f64, interval: f64) -> RateControl {
+        let best = math::ln(rate_max * interval / 8.0) + VP8_PER_INDEX * VP8_AT_MOST;
+        let (frames, sum, mean) = (0.0, 0.0, VP8_INDEX.1);
+        let (excesses, sum_of_excesses, waiting) = (VecDeque::new(), 0.0, 0.0);
+        let buffer = None;
+        RateControl {
+            interval,
+            excesses,
+            sum_of_excesses,
+            waiting,
+            buffer,
+            frames,
+            sum,
+            mean,
+            best,
+        }
+    }
+
+    /// Bytes of a frame; `target`: bits per second; `noise`: a factor of its size.
+    fn frame(&mut self, target: f64, noise: f64) -> f64 {
+        let rate = target / self.excess();
+        let size = self.encoded(rate, noise);
+        self.adjust(rate * self.interval, size * 8.0);
+        size
+    }
+
+    fn excess(&self) -> f64 {
+        if self.frames < ADJUSTER_YOUNG {
+            return ADJUSTER_GUESS;
+        }
+        (self.sum_of_excesses / self.excesses.len() as f64).clamp(1.0, ADJUSTER_MOST)
+    }
+
+    /// A frame of so many bits, where `due` leave until the next. What waits counts once the next frame comes.
+    fn adjust(&mut self, due: f64, bits: f64) {
+        self.waiting = (self.waiting - due).max(0.0);
+        let too_much = (self.waiting + bits - due).clamp(0.0, self.waiting);
+        self.waiting += bits - too_much;
+        let excess = 1.0 + too_much / due;
+        self.excesses.push_back(excess);
+        self.sum_of_excesses += excess;
+        if self.excesses.len() as f64 * self.interval > ADJUSTER_WINDOW {
+            self.sum_of_excesses -= self.excesses.pop_front().unwrap_or_default();
+        }
+    }
+
+    /// Bytes of a frame at a rate, bits per second.
+    fn encoded(&mut self, rate: f64, noise: f64) -> f64 {
+        let buffer = self.buffer.unwrap_or(VP8_START * rate).min(VP8_MOST * rate);
+        let level = buffer / rate;
+        let over = (level / VP8_WANTED - 1.0) / 2.0;
+        let wanted = rate * self.interval / 8.0 * (1.0 + over.clamp(-VP8_LESS, VP8_MORE));
+        let index = (self.best - math::ln(wanted)) / VP8_PER_INDEX;
+        let index = index.min(self.largest_index(level)).max(VP8_INDEX.0);
+        self.frames += 1.0;
+        self.sum += index;
+        self.mean = self.sum / self.frames;
+        if index > self.mean {
+            self.mean = index - 1.0;
+        }
+        let size = math::exp(self.best - VP8_PER_INDEX * index) * noise;
+        self.buffer = Some(buffer + rate * self.interval - size * 8.0);
+        size
+    }
+
+    /// `level`: seconds that the buffer holds.
+    fn largest_index(&self, level: f64) -> f64 {
+        let most = VP8_INDEX.1;
+        // Between a quarter of the wanted level and all of it, the largest index falls to the mean.
+        let share = ((level / VP8_WANTED - 0.25) / 0.75).clamp(0.0, 1.0);
+        let bound = if self.frames > VP8_YOUNG { most - (most - self.mean) * share } else { most };
+        let full = ((level - VP8_WANTED) / (VP8_MOST - VP8_WANTED)).clamp(0.0, 1.0);
+        bound * (1.0 - VP8_FULL * full)
+    }
 }
 
 impl Encoder {
@@ -73,6 +203,7 @@ impl Encoder {
         spread: f64,
         reaction: Span,
         key: Option<KeyFrames>,
+        rate_max: f64,
         rng: Rng,
     ) -> Encoder {
         let key_every = key.map_or(0, |key| (key.interval.0 / interval.0.max(1)).max(1));
@@ -87,6 +218,7 @@ impl Encoder {
             key_ratio: key.map_or(1.0, |key| key.ratio),
             followed: None,
             transient: 0,
+            rate_control: RateControl::new(rate_max, interval.as_secs_f64()),
             rng,
         }
     }
@@ -101,10 +233,14 @@ impl Encoder {
         match self.model {
             Model::Rfc8593 => return self.rfc8593(now, target),
             Model::Sharing => return self.sharing(),
-            Model::Even | Model::Uniform | Model::Lognormal => {}
+            Model::Even | Model::Uniform | Model::Lognormal | Model::Vp8 => {}
         }
-        let mean = target / 8.0 * self.interval.as_secs_f64();
-        let size = mean * self.key_factor() * self.variation();
+        let interval = self.interval.as_secs_f64();
+        let factor = self.key_factor() * self.variation();
+        let size = match self.model {
+            Model::Vp8 => self.rate_control.frame(target, factor),
+            _ => target / 8.0 * interval * factor,
+        };
         (size.round() as u64).max(1)
     }
 
@@ -166,11 +302,15 @@ impl Encoder {
                 let half = 3_f64.sqrt() * self.spread;
                 (1.0 + half * (2.0 * self.rng.unit() - 1.0)).max(0.0)
             }
-            Model::Lognormal => {
-                let variance = math::ln(1.0 + self.spread * self.spread);
-                math::exp(-variance / 2.0 + variance.sqrt() * normal(&mut self.rng))
-            }
+            Model::Lognormal => self.lognormal(self.spread),
+            Model::Vp8 => self.lognormal(VP8_NOISE),
         }
+    }
+
+    /// `spread`: standard deviation over the mean.
+    fn lognormal(&mut self, spread: f64) -> f64 {
+        let variance = math::ln(1.0 + spread * spread);
+        math::exp(-variance / 2.0 + variance.sqrt() * normal(&mut self.rng))
     }
 }
 
@@ -193,7 +333,7 @@ mod tests {
     const FRAME: Span = Span::from_millis(20);
 
     fn encoder(model: Model, reaction: Span, key: Option<KeyFrames>) -> Encoder {
-        Encoder::new(model, FRAME, 0.15, reaction, key, Rng::stream(1, "encoder", 0))
+        Encoder::new(model, FRAME, 0.15, reaction, key, 4e6, Rng::stream(1, "encoder", 0))
     }
 
     fn sizes(mut encoder: Encoder, n: u64) -> Vec<f64> {
@@ -242,6 +382,43 @@ mod tests {
         let large: Vec<_> = all.iter().filter(|s| **s > 1000.0).collect();
         assert!((large.len() as f64 / 1000.0 - 1.0).abs() < 0.1, "{}", large.len());
         assert!(large.iter().all(|s| (20e3..=200e3).contains(*s)));
+    }
+
+    /// A rate that falls by a fifth after 20 s is reached after about a second, after 2 s at once but for what the buffer
+    /// has too much, and one that rises at once but for what it lacks.
+    #[test]
+    fn vp8_follows_a_fall_slowly_once_a_call_is_old() {
+        let mean = |at: usize, from: f64, to: f64, frames: std::ops::Range<usize>| {
+            let mut vp8 = RateControl::new(4e6, FRAME.as_secs_f64());
+            let mut size = |i| vp8.encoded(if i < at { from } else { to }, 1.0);
+            let all: Vec<_> = (0..at + 200).map(&mut size).collect();
+            let part = &all[at + frames.start..at + frames.end];
+            part.iter().sum::<f64>() / part.len() as f64 / (to * FRAME.as_secs_f64() / 8.0)
+        };
+        let near = |what: &str, x: f64, expected: f64| {
+            assert!((x / expected - 1.0).abs() < 0.05, "{what}: {x}, expected {expected}");
+        };
+        near("old and falling", mean(1000, 2e6, 1.6e6, 0..20), 1.3);
+        near("old and fallen", mean(1000, 2e6, 1.6e6, 75..200), 1.0);
+        near("young and falling", mean(100, 2e6, 1.6e6, 0..20), 1.07);
+        near("rising", mean(1000, 1.6e6, 2e6, 0..20), 0.92);
+        near("even", mean(1000, 2e6, 2e6, 0..200), 1.0);
+    }
+
+    /// Frames that are all half as large again lower the rate by a third; a single large frame does nothing by itself.
+    #[test]
+    fn what_exceeds_the_target_and_does_not_end_lowers_the_rate() {
+        let excess = |sizes: &[f64]| {
+            let mut adjuster = RateControl::new(4e6, FRAME.as_secs_f64());
+            assert_eq!(adjuster.excess(), ADJUSTER_GUESS);
+            adjuster.frames = ADJUSTER_YOUNG;
+            sizes.iter().for_each(|size| adjuster.adjust(1e4, size * 1e4));
+            adjuster.excess()
+        };
+        assert!((excess(&[1.5; 400]) - 1.5).abs() < 0.01);
+        assert_eq!(excess(&[4.0]), 1.0);
+        assert_eq!(excess(&[0.5; 400]), 1.0);
+        assert_eq!(excess(&[3.5; 400]), ADJUSTER_MOST);
     }
 
     #[test]
