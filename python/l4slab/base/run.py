@@ -136,7 +136,7 @@ class Impair(TypedDict):
 
 
 # How frames differ in size.
-Model = Literal["uniform", "lognormal"] | Literal["even"] | Literal["rfc8593"] | Literal["sharing"]
+Model = Literal["uniform", "lognormal"] | Literal["even"] | Literal["rfc8593"] | Literal["sharing"] | Literal["vp8"]
 
 
 @final

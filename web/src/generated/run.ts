@@ -166,7 +166,7 @@ export interface Impair {
 /**
  * How frames differ in size.
  */
-export type Model = "uniform" | "lognormal" | "even" | "rfc8593" | "sharing";
+export type Model = "uniform" | "lognormal" | "even" | "rfc8593" | "sharing" | "vp8";
 
 /**
  * Users who open pages.
