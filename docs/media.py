@@ -2,7 +2,9 @@
 
 l4slab stacks build libwebrtc pion
 l4slab agree media --out DIR    # or media-pion
-python docs/media.py DIR
+python docs/media.py DIR [ANOTHER]
+
+With the folder of another comparison, a last column counts in how many cells the program's two runs are within the bar.
 """
 
 from __future__ import annotations
@@ -26,16 +28,23 @@ QUANTITIES = {
 
 def main() -> None:
     """The table: medians over the cells, and how many are within the bar."""
-    if len(sys.argv) != 2:
+    if len(sys.argv) not in (2, 3):
         sys.exit(__doc__)
-    rows = pl.read_parquet(Path(sys.argv[1]) / "agreement.parquet").filter(flow="call")
-    print("| controller | | program | model | relative difference, median | within | cells |\n" + "|---" * 7 + "|")
+    rows, *again = (pl.read_parquet(Path(name) / "agreement.parquet").filter(flow="call") for name in sys.argv[1:])
+    titles = ["controller", "", "program", "model", "relative difference, median", "within", "cells"]
+    if again:
+        keys = ["sender", "cell", "quantity"]
+        rows = rows.join(again[0].select(*keys, again="kernel"), on=keys)
+        titles.append("the program again")
+    print(f"| {' | '.join(titles)} |\n" + "|---" * len(titles) + "|")
     for sender in rows["sender"].unique(maintain_order=True):
         for column, (name, unit, relative, absolute) in QUANTITIES.items():
             cells = rows.filter(pl.col("sender") == sender, pl.col("quantity") == column).drop_nulls(
                 ["kernel", "simulator"]
             )
-            difference = (cells["simulator"] - cells["kernel"]).abs()
+            difference, *differences = (
+                (cells[name] - cells["kernel"]).abs() for name in ("simulator", "again") if name in cells.columns
+            )
             allowed = (cells["kernel"] * relative).clip(lower_bound=absolute)
             bar = " or ".join(
                 text
@@ -45,9 +54,10 @@ def main() -> None:
             real, model = cells["kernel"].median(), cells["simulator"].median()
             apart = (difference / cells["kernel"]).filter(cells["kernel"] > 0).median()
             of_it = f"{apart:.2f}" if isinstance(apart, float) and relative else ""
-            within = int((difference <= allowed).sum())
+            within, *others = (int((one <= allowed).sum()) for one in (difference, *differences))
             medians = f"{real:.2f} | {model:.2f} | {of_it}"
-            print(f"| `{sender}` | {name}, {unit} | {medians} | {within} ({bar}) | {len(cells)} |")
+            last = "".join(f" {other} |" for other in others)
+            print(f"| `{sender}` | {name}, {unit} | {medians} | {within} ({bar}) | {len(cells)} |{last}")
 
 
 if __name__ == "__main__":
