@@ -35,6 +35,14 @@ fn latency_on_an_idle_link_is_pacing_and_path() {
     agrees("RTT", row.rtt_ms_p50.unwrap(), 30.0, 0.05);
 }
 
+/// Of the 199 frames of the first law, the 50 before 2 s are missing.
+#[test]
+fn frames_begin_after_the_set_up() {
+    let l = lab(5.0, 1.0).bare_link("b", 10.0, "pfifo limit 100");
+    let r = media(l, "call", "none", 0.96, 30.0, json!({"setup_ns": ns(2.0)})).run();
+    assert_eq!(r.flow("call").frames, Some(149));
+}
+
 /// What the link does not carry for a second waits and comes late: one freeze of a second, at most one frame
 /// and the time in which the queue empties.
 #[test]

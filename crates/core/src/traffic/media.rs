@@ -74,6 +74,9 @@ struct Keys {
     /// Its lowest rate, and the one that it begins with.
     rate_min_bps: Option<u64>,
     rate_start_bps: Option<u64>,
+    /// From the flow's start to the first frame.
+    #[serde(default)]
+    setup_ns: u64,
     /// Time between frames.
     interval_ns: u64,
     #[serde(default)]
@@ -183,6 +186,7 @@ impl Traffic for Spec {
         let ratio = keys.keyframe_ratio;
         let key = keys.keyframe_interval_ns.map(|ns| KeyFrames { interval: Span(ns), ratio });
         let reaction = keys.reaction_ns.map_or(interval, Span);
+        let start = place.start + Span(keys.setup_ns);
         let stream =
             |what: &str| Rng::stream(place.seed, &format!("{what} {}", place.name), place.index);
         let packet = |len: u32, is_audio: bool| {
@@ -194,7 +198,7 @@ impl Traffic for Spec {
         };
         let audio = keys.audio_bps.map(|bps| {
             let media = (bps as f64 / 8.0 * AUDIO.as_secs_f64()).round() as u32;
-            Audio { packet: packet((media + OVERHEAD).min(9014), true), next: place.start }
+            Audio { packet: packet((media + OVERHEAD).min(9014), true), next: start }
         });
         let sender = Sender {
             cc: self.config.build(self.rates(), codepoint, stream("media controller")),
@@ -209,11 +213,11 @@ impl Traffic for Spec {
             ),
             packet: packet(keys.packet_bytes, false),
             interval,
-            next_frame: place.start,
+            next_frame: start,
             last_bytes: 0,
             stop: place.stop,
             due: Time::NEVER,
-            paced_until: place.start,
+            paced_until: start,
             blocked_since: None,
             audio,
             srtt: Span::ZERO,
