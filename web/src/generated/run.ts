@@ -337,6 +337,10 @@ export interface MediaFlow {
   reverse_path?: string[];
   rtt_ns: number;
   /**
+   * From the flow's start to the first frame.
+   */
+  setup_ns: number;
+  /**
    * Standard deviation of the frames' sizes over their mean.
    */
   spread: number;
