@@ -357,6 +357,16 @@ def test_no_column_is_undeclared(describe: Describe, left: Any) -> None:
     assert {"p_prime", "credit_bytes"} <= set(told.series.columns)
 
 
+def test_columns_of_a_file_with_a_host_and_a_program(describe: Describe) -> None:
+    """The simulator's gauges are asked for without the program, so the host has another number there."""
+    tree = 'htb default 1"\n[link.one.class.1]\nrate = "10Mbit"\nqdisc = "fq_codel"\n'
+    tree += '[[link.one.filter]]\nhost = "office"\nclass = "1'
+    program = '[[flow]]\nname = "mine"\nkind = "program"\nserver = "s"\nclient = "c {server}"\nrtt = "20ms"\n'
+    run = describe(ONE_LINK.replace("pfifo limit 50", tree) + program + CUBIC + 'host = "office"\n')
+    assert run["flows"][1]["host"] == 2
+    assert "cwnd_packets" in recording.columns(run)["series"]
+
+
 @pytest.mark.parametrize(("waiting", "dropped"), [(3, 7), (10, 0), (9, 0)])
 def test_what_does_not_wait_in_the_end_was_dropped(describe: Describe, left: Any, waiting: int, dropped: int) -> None:
     """Nothing of the flow leaves any more; ten packets have not left, and one may be in service."""

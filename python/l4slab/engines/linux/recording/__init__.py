@@ -105,12 +105,14 @@ def _programs_of(run: Run) -> set[str]:
 
 
 def _of_the_core(run: Run) -> Run:
-    """Without what it does not know: programs, and what only a kernel has."""
+    """Without what it does not know: programs, and what only a kernel has. Also without hosts, on which gauges do not
+    depend, since their numbers follow those of all flows.
+    """
     controllers, qdiscs = (
         {one["name"] for one in known} for known in (_core.controllers(), [*_core.qdiscs(), *_core.trees()])
     )
     flows: list[Flow] = [
-        flow for flow in run["flows"] if flow["kind"] != "program" and flow.get("cc") in {None, *controllers}
+        flow.copy() for flow in run["flows"] if flow["kind"] != "program" and flow.get("cc") in {None, *controllers}
     ]
     names = {flow["name"] for flow in flows}
     links = [_known_queue(link, qdiscs) for link in run["links"]]
@@ -120,6 +122,14 @@ def _of_the_core(run: Run) -> Run:
     for table in (*links, *at):
         if "classes" in table:
             table["classes"] = [_known_queue(one, qdiscs) for one in table["classes"]]
+    for link in links:
+        if "filters" in link:
+            link["filters"] = [one.copy() for one in link["filters"]]
+            for one in link["filters"]:
+                one.pop("host", None)
+    for flow in flows:
+        flow.pop("host", None)
+        flow.pop("peer_host", None)
     rewrites = [one for one in run["rewrites"] if one["flow"] in names]
     return {**run, "flows": flows, "at": at, "rewrites": rewrites, "links": links}
 
