@@ -161,7 +161,8 @@ impl RateControl {
         let excess = 1.0 + too_much / due;
         self.excesses.push_back(excess);
         self.sum_of_excesses += excess;
-        if self.excesses.len() as f64 * self.interval > ADJUSTER_WINDOW {
+        let frames = self.excesses.len();
+        if frames > 1 && frames as f64 * self.interval > ADJUSTER_WINDOW {
             self.sum_of_excesses -= self.excesses.pop_front().unwrap_or_default();
         }
     }
@@ -419,6 +420,14 @@ mod tests {
         assert_eq!(excess(&[4.0]), 1.0);
         assert_eq!(excess(&[0.5; 400]), 1.0);
         assert_eq!(excess(&[3.5; 400]), ADJUSTER_MOST);
+    }
+
+    /// The window of excesses holds one frame, though that is older.
+    #[test]
+    fn vp8_makes_a_frame_every_five_seconds() {
+        let mut vp8 = RateControl::new(4e6, 5.0);
+        let all: Vec<_> = (0..100).map(|_| vp8.frame(2e6, 1.0)).collect();
+        assert!(all.iter().all(|size| (3e5..2e6).contains(size)), "{all:?}");
     }
 
     #[test]
