@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import io
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -14,6 +15,10 @@ from l4slab import plot
 from l4slab.report import drawings
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
+
+# Where a shell started the tests with `&`, they ignore SIGINT, and so would the commands that they interrupt.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
