@@ -121,20 +121,16 @@ struct RateControl {
 impl RateControl {
     /// `rate_max`: bits per second; `interval`: seconds.
     fn new(rate_max: f64, interval: f64) -> RateControl {
-        let best = math::ln(rate_max * interval / 8.0) + VP8_PER_INDEX * VP8_AT_MOST;
-        let (frames, sum, mean) = (0.0, 0.0, VP8_INDEX.1);
-        let (excesses, sum_of_excesses, waiting) = (VecDeque::new(), 0.0, 0.0);
-        let buffer = None;
         RateControl {
             interval,
-            excesses,
-            sum_of_excesses,
-            waiting,
-            buffer,
-            frames,
-            sum,
-            mean,
-            best,
+            excesses: VecDeque::new(),
+            sum_of_excesses: 0.0,
+            waiting: 0.0,
+            buffer: None,
+            frames: 0.0,
+            sum: 0.0,
+            mean: VP8_INDEX.1,
+            best: math::ln(rate_max * interval / 8.0) + VP8_PER_INDEX * VP8_AT_MOST,
         }
     }
 
