@@ -124,9 +124,7 @@ def _of_the_core(run: Run) -> Run:
             table["classes"] = [_known_queue(one, qdiscs) for one in table["classes"]]
     for link in links:
         if "filters" in link:
-            link["filters"] = [one.copy() for one in link["filters"]]
-            for one in link["filters"]:
-                one.pop("host", None)
+            link["filters"] = [{**one, "host": None} for one in link["filters"]]
     for flow in flows:
         flow.pop("host", None)
         flow.pop("peer_host", None)
