@@ -54,6 +54,19 @@ def test_two_cubic_flows_fill_a_fifo(describe: Describe, tmp_path: Path) -> None
     assert not machines()
 
 
+def test_bbr_tells_its_states_as_in_the_simulator(describe: Describe) -> None:
+    run = describe(ONE_LINK + CUBIC.replace("cubic", "bbr"), duration='"3s"', sample='"20ms"')
+    series = execute(run).series.filter(pl.col("flow") == "a")
+    states = series["cc_state"].drop_nulls()
+    order = states.filter((states != states.shift()).fill_null(value=True)).to_list()
+    assert order == ["startup", "drain", "probe_bw"]
+    assert series.filter(cc_state="startup")["pacing_gain"].unique().to_list() == [739 / 256]
+    known = series.filter(cc_state="probe_bw")
+    # 10 Mbit/s in frames of 1514 B.
+    assert known["bottleneck_packets_per_ms"].median() == pytest.approx(10e6 / 8 / 1514 * 1e-3, rel=0.03)
+    assert known["min_rtt_ms"].min() == pytest.approx(20, abs=0.5)
+
+
 def test_a_source_and_a_queue_without_load_are_exact(describe: Describe) -> None:
     udp = '[[flow]]\nname = "u"\nkind = "cbr"\nrate = "6Mbit"\nrtt = "10ms"\necn = "ect0"\nbatch = 2\n'
     flow = execute(describe(ONE_LINK + udp)).flows.row(0, named=True)

@@ -12,7 +12,7 @@ import pytest
 from l4slab.base import metrics
 from l4slab.engines.linux import lab, recording
 from l4slab.engines.linux.compiling import DATA
-from l4slab.engines.linux.recording import reading
+from l4slab.engines.linux.recording import controllers, reading
 from l4slab.engines.linux.recording.live import Growing
 from l4slab.engines.linux.recording.observed import Impairment
 from l4slab.engines.sim import SimEngine
@@ -104,15 +104,40 @@ def left(tmp_path: Path) -> Any:
     return leave
 
 
+def test_what_a_congestion_control_tells_has_the_simulators_names() -> None:
+    steps = np.array([1, 2, 3, 4, 5], np.uint64) * np.uint64(SECOND)
+    info = {"mss": 1448, "in_flight": 20, "pacing": 2_500_000, "cc_0": 2_896_000, "cc_2": 20_000}
+    told = [
+        sample(1, **info, cc_3=739, cc_4=739),
+        sample(1, conn=1, **info, cc_3=88, cc_4=739),  # only the first one counts
+        sample(2, **info, cc_3=88, cc_4=739),
+        sample(3, **info, cc_3=320, cc_4=512),
+        sample(4, **info, cc_3=256, cc_4=256),
+        sample(5, mss=1448, pacing=2**64 - 1),  # before the first ACK
+    ]
+    found = controllers.series(np.array(told, recording.SAMPLE), "bbr", steps)
+    assert found["cc_state"] == ["startup", "drain", "probe_bw", "probe_rtt", None]
+    assert found["pacing_gain"] == [739 / 256, 88 / 256, 1.25, 1.0, None]
+    assert found["bottleneck_packets_per_ms"] == [2.0] * 4 + [None]
+    assert found["min_rtt_ms"] == [20.0] * 4 + [None]
+    assert found["inflight_bytes"] == [20 * 1448.0] * 4 + [None]
+    assert found["pacing_mbps"] == [20.0] * 4 + [None]
+    marks = [sample(1, cc_0=1 | 130 << 16, cc_1=256), sample(2, cc_1=256)]  # then it fell back to Reno
+    prague = controllers.series(np.array(marks, recording.SAMPLE), "prague", steps[:2])
+    assert prague == {"alpha": [0.25, None], "classic_ecn_score": [1.3, None], "cc_state": [None, None]}
+    cubic = controllers.series(np.array(marks, recording.SAMPLE), "cubic", steps[:2])
+    assert cubic == {"cc_state": [None, None]}
+
+
 def test_records_have_the_layout_of_the_c_structs() -> None:
-    assert (recording.PACKET.itemsize, recording.SAMPLE.itemsize) == (40, 72)
+    assert (recording.PACKET.itemsize, recording.SAMPLE.itemsize) == (40, 104)
     source = (DATA / "lab.c").read_text()
     assert f"#define FORMAT {recording.FORMAT_VERSION}\n" in source
 
 
 @pytest.mark.parametrize(
     ("head", "version"),
-    [(b"", "unknown"), (b"\0" * 16, "unknown"), (recording.head_of(recording.PACKET).replace(b"\3", b"\1"), "1")],
+    [(b"", "unknown"), (b"\0" * 16, "unknown"), (recording.head_of(recording.PACKET).replace(b"\4", b"\1"), "1")],
 )
 def test_files_of_another_format_are_refused(tmp_path: Path, head: bytes, version: str) -> None:
     (tmp_path / "packets.0.bin").write_bytes(head + bytes(80))

@@ -90,7 +90,7 @@ def test_a_controller_without_states_is_named() -> None:
 def test_kernels_refuse_it() -> None:
     text = (FILE.format(flow="") + WAITS.format(state="drain", more="")).replace("bbr3", "bbr")
     (run,) = expand(load(Experiment.from_toml(text, "states"), {}), "sim").runs
-    with pytest.raises(ValueError, match="tells no states"):
+    with pytest.raises(ValueError, match="shows its state at samples only"):
         get_engine("linux").check(run.description)
 
 

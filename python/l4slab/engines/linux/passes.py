@@ -35,7 +35,9 @@ def refuse(run: Run) -> None:
         if next(flow["kind"] for flow in run["flows"] if flow["name"] == awaited["flow"]) == "program":
             remedy = f'write env = {{ {stacks.LOG} = "{{out}}" }} in one flow, of a stack that logs them'
             raise LackingError(f"{text}whose states are not logged; {remedy}")
-        raise LackingError(f"{text}and the kernel's TCP tells no states; use a stack that logs them, or the sim engine")
+        raise LackingError(
+            f"{text}and the kernel's TCP shows its state at samples only; use a stack that logs it, or the sim engine"
+        )
 
 
 class Passes:

@@ -65,7 +65,9 @@ typedef uint8_t u8;
 #define PIECE_NS 1000000	/* between what an application with a rate writes */
 
 /* The head of a .bin file; little endian, as all that follows. recording/observed.py reads it, and has the same number. */
-#define FORMAT 3
+#define FORMAT 4
+/* Words of the largest `union tcp_cc_info`, which is BBR's, and one that makes the size of a sample a multiple of 8. */
+#define CC_INFO (5 + 1)
 struct format {
 	char magic[8];
 	u32 version, record_size;
@@ -93,6 +95,8 @@ struct tcp_sample {
 	u64 t_ns, bytes_acked, pacing_bps;
 	u32 flow, conn, state, ecn_mode, cwnd, ssthresh, srtt_us, min_rtt_us;
 	u32 retrans, delivered, delivered_ce, sndbuf_ms;
+	u32 mss, in_flight;	/* in_flight: segments */
+	u32 cc_info[CC_INFO];	/* what the congestion control tells, as `ss -i` shows it; 0 where it tells nothing */
 };
 
 /* As far as it is needed, of include/uapi/linux/tcp.h of 7.2: the system's own header may be older. */
@@ -1152,7 +1156,7 @@ static void sample(u64 t_ns)
 	for (int i = 0; i < n_conns; i++) {
 		struct conn *c = conns[i];
 		struct info info = { 0 };
-		socklen_t size = sizeof info;
+		socklen_t size = sizeof info, cc_size = CC_INFO * sizeof(u32);
 
 		if (c->udp || !c->started)
 			continue;
@@ -1166,7 +1170,10 @@ static void sample(u64 t_ns)
 			.retrans = info.total_retrans, .delivered = info.delivered,
 			.delivered_ce = info.delivered_ce,
 			.sndbuf_ms = info.sndbuf_limited / 1000,
+			.mss = info.snd_mss, .in_flight = info.unacked - info.sacked - info.lost + info.retrans,
 		};
+
+		getsockopt(c->fd, IPPROTO_TCP, TCP_CC_INFO, s.cc_info, &cc_size);
 		fwrite(&s, sizeof s, 1, samples);
 	}
 	for (int i = 0; i < n_readers; i++) {

@@ -27,11 +27,14 @@ PACKET.names = (
 # What each file of records begins with: `struct format` of lab.c. The version changes where a record does.
 FORMAT = np.dtype("S8,u4,u4")
 FORMAT.names = ("magic", "version", "record_size")
-FORMAT_VERSION = 3
-SAMPLE = np.dtype("u8,u8,u8" + 12 * ",u4")
+FORMAT_VERSION = 4
+# The words of `union tcp_cc_info`, whose meaning depends on the congestion control.
+CC_INFO = tuple(f"cc_{index}" for index in range(6))
+SAMPLE = np.dtype("u8,u8,u8" + 20 * ",u4")
 SAMPLE.names = (
     *("t_ns", "bytes_acked", "pacing", "flow", "conn", "state", "ecn_mode", "cwnd", "ssthresh"),
     *("srtt_us", "min_rtt_us", "retrans", "delivered", "delivered_ce", "sndbuf_ms"),
+    *("mss", "in_flight", *CC_INFO),
 )
 # `kind` of a packet: forward with payload, forward without (SYN, FIN), and the same on the way back.
 PAYLOAD, BACKWARD = 1, 2

@@ -6,7 +6,7 @@ import numpy as np
 
 from l4slab.base.values import Cell, Row
 from l4slab.engines.linux.flows import Flow
-from l4slab.engines.linux.recording import qlogs
+from l4slab.engines.linux.recording import controllers, qlogs
 from l4slab.engines.linux.recording.flows import active, delivered_of, payload_of, sent_with_ce
 from l4slab.engines.linux.recording.observed import CE, FIFOS, Array, Link, Observed, Told, queue_under_test
 from l4slab.engines.linux.recording.queues import OVERFLOWS, gains
@@ -72,7 +72,7 @@ def _flow_series(observed: Observed, flow: Flow, steps: Array) -> Columns:
     # What a link passes for the first time, all links after it do.
     last = path[-1].packets[payload_of(path[-1], flow) & path[-1].left]
     row["goodput_mbps"] = (_binned(last["out_ns"], last["fresh"].astype(np.float64), steps) * 8e-6 / seconds).tolist()
-    if not flow.is_tcp:
+    if (tcp := flow.tcp) is None:
         return {**row, **qlogs.series(observed, flow, steps)}
     samples = observed.of_flow(flow)
     # Samples beside the grid (at the end of the warm-up) are not of the series.
@@ -83,7 +83,7 @@ def _flow_series(observed: Observed, flow: Flow, steps: Array) -> Columns:
     for name, column, scale in (("cwnd_packets", "cwnd", 1.0), ("srtt_ms", "srtt_us", 1e-3)):
         total = np.bincount(at[sending], samples[column][sending] * scale, minlength=len(steps))
         row[name] = [float(t / n) if n else None for t, n in zip(total, count, strict=True)]
-    return row
+    return {**row, **controllers.series(samples, tcp["cc"], steps)}
 
 
 def _delivered(path: list[Link], flow: Flow) -> tuple[Array, Array, Array, Array]:
