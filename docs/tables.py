@@ -29,7 +29,7 @@ _LAW = """
     from range(1, cast(frames + 1 as bigint)) as burst(j)"""
 
 
-def _calls(mbps: int) -> tuple[list[str], str]:
+def _calls(mbps: int, encoder: str) -> tuple[list[str], str]:
     """Rate, frame latency and bad frames of a call by queue and rivals, on a line of `mbps` Mb/s."""
     senders = ("SCReAM, ECT(1)", "SCReAM, Not-ECT", "GCC", "NADA")
     cells = (
@@ -45,7 +45,8 @@ def _calls(mbps: int) -> tuple[list[str], str]:
         ["queue", "next to", *senders],
         f"""
         select line, rivals, {", ".join(cells)} from flows
-        where flow = 'call' and mbps = {mbps} and rivals in ('1 CUBIC', '10 CUBIC') and line <> 'cake'
+        where flow = 'call' and mbps = {mbps} and encoder = '{encoder}'
+          and rivals in ('1 CUBIC', '10 CUBIC') and line <> 'cake'
         group by line, rivals
         order by array_position(['FIFO of 100 ms', 'fq_codel', 'dualpi2', 'docsis_ll'], line), rivals""",
     )
@@ -53,7 +54,7 @@ def _calls(mbps: int) -> tuple[list[str], str]:
 
 # Of the simulator alone, by study: what the table is called, its heads, its rows.
 TABLES = {
-    "call": {"calls-20": _calls(20), "calls-5": _calls(5)},
+    "call": {"calls-20": _calls(20, "even"), "calls-5": _calls(5, "even"), "calls-5-vp8": _calls(5, "VP8")},
     "home": {
         "waits": (
             ["line", "stations", "neither", "modem", "access point", "both"],

@@ -26,6 +26,8 @@ SWAPS = {
     "ect1-costs-rate": ("sender", "SCReAM, ECT(1)", "SCReAM, Not-ECT"),
     "fair-queueing-needs-no-ect1": ("line", "fq_codel", "FIFO of 100 ms"),
     "fair-queueing-marks-instead-of-dropping": ("sender", "SCReAM, ECT(1)", "SCReAM, Not-ECT"),
+    "a-slow-encoder-keeps-what-a-dualq-gives": ("sender", "SCReAM, ECT(1)", "SCReAM, Not-ECT"),
+    "a-slow-encoder-spends-what-marks-save": ("encoder", "VP8", "even"),
 }
 
 
