@@ -211,6 +211,9 @@ def canonical_controller(name: str, options: dict[str, str]) -> dict[str, str]:
 def canonical_media(name: str, options: dict[str, str]) -> dict[str, str]:
     """The same of a media controller."""
 
+def usual_encoder(name: str, options: dict[str, str]) -> str:
+    """What `encoder` of a call with this controller is where it does not say. Raises ValueError with one sentence."""
+
 class Ack:
     """What one ACK told. Counts are segments. Good until the call returns: the next ACK is told by the same object."""
 

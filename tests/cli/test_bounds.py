@@ -39,7 +39,7 @@ VALUES: dict[str, Any] = {
     "off": "100ms", "trace_repeat": False, "dscp": "ef", "start": "10ms", "count": 2, "trials": 2, "warmup": "100ms",
     "reaction": "100ms", "keyframe_interval": "200ms", "feedback_interval": "100ms", "audio": "20kbit",
     "medium": "leo", "qdisc_up": "pfifo", "station": "phone", "app_rate": "1Mbit", "gso": True, "gro": "50us",
-    "app_block": "128KiB", "precision": "share +- 0.1", "repair": "nack", "setup": "100ms",
+    "app_block": "128KiB", "precision": "share +- 0.1", "repair": "nack", "setup": "100ms", "encoder": "vp8",
 }  # fmt: skip
 # Keys of a link that are tables.
 TABLES = ("class", "filter")

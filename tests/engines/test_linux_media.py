@@ -69,6 +69,7 @@ def test_a_call_is_carried_by_the_stack_whose_model_it_is(describe: Describe) ->
         ('rtt = "20ms"', 'rtt = "20ms"\ndscp = "ef"', "libwebrtc decides about dscp itself"),
         ('rtt = "20ms"', 'rtt = "20ms"\necn = "ect1"', "libwebrtc decides about ecn itself"),
         ('rtt = "20ms"', 'rtt = "20ms"\nrepair = "nack"', "libwebrtc decides about repair itself"),
+        ('rtt = "20ms"', 'rtt = "20ms"\nencoder = "even"', 'the encoder of libwebrtc is "vp8", not "even"; leave'),
     ],
 )
 def test_what_no_stack_can_do_is_refused(describe: Describe, old: str, new: str, sentence: str) -> None:

@@ -107,6 +107,29 @@ fn parity_makes_frames_whole_at_once() {
     agrees("rate on the wire", parity.rate_mbps, asked.rate_mbps, 0.1);
 }
 
+/// Controllers of libwebrtc have its encoder where the flow names none, the others frames that are all alike.
+#[test]
+fn an_encoder_comes_with_the_controller() {
+    let run = |cc: &str, mut keys: Value, encoder: Option<&str>| {
+        if let Some(name) = encoder {
+            keys["encoder"] = json!(name);
+        }
+        let l = lab(20.0, 5.0).link("b", 1.0, "pfifo limit 20");
+        let row = media(l, "call", cc, 4.0, 30.0, keys).run().flow("call").clone();
+        (row.media_mbps, row.frame_ms_p99)
+    };
+    for (cc, keys, own, other) in [
+        ("gcc", json!({}), "vp8", "even"),
+        ("gcc", json!({"options": {"loss": "draft"}}), "even", "vp8"),
+        ("scream", json!({"options": {"variant": "libwebrtc"}}), "vp8", "even"),
+        ("scream", json!({}), "even", "vp8"),
+    ] {
+        let usual = run(cc, keys.clone(), None);
+        assert_eq!(usual, run(cc, keys.clone(), Some(own)), "{cc} {keys}");
+        assert_ne!(usual, run(cc, keys.clone(), Some(other)), "{cc} {keys}");
+    }
+}
+
 /// Feedback that crosses a full link comes late and does not change what the viewer sees.
 #[test]
 fn feedback_crosses_the_way_back() {

@@ -33,7 +33,7 @@ fn refused(e: impl std::fmt::Display) -> PyErr {
     PyValueError::new_err(e.to_string())
 }
 
-/// Rows as Python objects.
+/// What is serialised as Python objects.
 fn to_python<'py>(py: Python<'py>, rows: &impl Serialize) -> PyResult<Bound<'py, PyAny>> {
     let text = serde_json::to_string(rows).map_err(refused)?;
     py.import("json")?.call_method1("loads", (text,))
@@ -330,6 +330,17 @@ fn canonical_media<'py>(
     parsed.canonical().into_py_dict(py)
 }
 
+/// What `encoder` of a call is where it does not say.
+#[pyfunction]
+fn usual_encoder<'py>(
+    py: Python<'py>,
+    name: &str,
+    options: std::collections::BTreeMap<String, String>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let parsed = media::parse(name, &as_given(&options)).map_err(refused)?;
+    to_python(py, &parsed.encoder())
+}
+
 /// Options as the core reads them.
 fn as_given(options: &std::collections::BTreeMap<String, String>) -> Vec<(&str, &str)> {
     options.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect()
@@ -392,6 +403,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(canonical_tree, m)?)?;
     m.add_function(wrap_pyfunction!(canonical_controller, m)?)?;
     m.add_function(wrap_pyfunction!(canonical_media, m)?)?;
+    m.add_function(wrap_pyfunction!(usual_encoder, m)?)?;
     own::add(m)?;
     bottleneck::add(m)?;
     m.add_class::<ChangingQdisc>()?;

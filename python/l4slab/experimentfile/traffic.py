@@ -314,7 +314,7 @@ class MediaFlow(AnyFlow):
     rate_start: Rate = Field(default="1Mbit", serialization_alias="rate_start_bps")
     setup: TimeOrZero = Field(default="0ms", serialization_alias="setup_ns")
     frames: Interval = Field(default="30/s", serialization_alias="interval_ns")
-    encoder: Literal["even", "uniform", "lognormal", "rfc8593", "sharing", "vp8"] = "even"
+    encoder: Literal["even", "uniform", "lognormal", "rfc8593", "sharing", "vp8"] | None = None
     frame_spread: float = Field(default=0.15, ge=0, le=10, examples=["0.15"], serialization_alias="spread")
     reaction: TimeOrZero | None = Field(default=None, examples=['"100ms"'], serialization_alias="reaction_ns")
     keyframe_interval: Duration | None = Field(

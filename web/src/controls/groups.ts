@@ -65,7 +65,7 @@ export function offered(run: Run, wanted: Wanted, service: Service): FlowSpec {
     rate_min_bps: 150e3,
     rate_start_bps: 1e6,
     setup_ns: 0,
-    encoder: "even" as const,
+    encoder: null,
     spread: 0.15,
     reaction_ns: null,
     keyframe_interval_ns: null,

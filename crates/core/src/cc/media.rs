@@ -13,7 +13,7 @@ pub mod prague;
 pub mod registry;
 pub mod scream;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::Role;
 use crate::ecn::Ecn;
@@ -83,6 +83,10 @@ pub trait MediaOptions: Described {
     fn repair(&self) -> Repair {
         Repair::None
     }
+    /// The encoder that it is used with where the flow does not say.
+    fn encoder(&self) -> EncoderModel {
+        EncoderModel::Even
+    }
     /// `ecn`: what its packets carry.
     fn build(&self, rates: Rates, ecn: Ecn) -> Box<dyn MediaController>;
 }
@@ -93,6 +97,24 @@ pub struct Rates {
     pub min: f64,
     pub start: f64,
     pub max: f64,
+}
+
+/// How frames differ in size.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum EncoderModel {
+    /// All are alike.
+    #[default]
+    Even,
+    Uniform,
+    Lognormal,
+    /// The statistical model of RFC 8593: noise of Laplace's distribution, and transients after large changes.
+    Rfc8593,
+    /// A shared screen: small frames, and large ones where the picture changes, whatever the target.
+    Sharing,
+    /// Of libwebrtc, with the rate control of libvpx: see `traffic/media/encoder.rs`.
+    Vp8,
 }
 
 /// What makes lost packets good.

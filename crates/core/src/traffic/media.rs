@@ -10,7 +10,7 @@ mod repair;
 
 use std::collections::BTreeMap;
 
-use encoder::{Encoder, KeyFrames, Model};
+use encoder::{Encoder, KeyFrames};
 pub use frames::{SentFrame, experience_of};
 
 use frames::Frames;
@@ -20,7 +20,9 @@ use serde::Deserialize;
 use super::cbr::Copies;
 use super::{Place, Traffic, WireKind};
 use crate::cc::media::registry::{self, MediaConfig};
-use crate::cc::media::{Cluster, FrameState, MediaController, Rates, Repair, Reports};
+use crate::cc::media::{
+    Cluster, EncoderModel, FrameState, MediaController, Rates, Repair, Reports,
+};
 use crate::ecn::Ecn;
 use crate::element::{self, ArrivalChain, ArrivalList, End, Flow, Outbox};
 use crate::error::ScenarioError;
@@ -79,12 +81,12 @@ struct Keys {
     setup_ns: u64,
     /// Time between frames.
     interval_ns: u64,
-    #[serde(default)]
-    encoder: Model,
+    /// By default what the controller is used with.
+    encoder: Option<EncoderModel>,
     /// Standard deviation of the frames' sizes over their mean.
     #[serde(default)]
     spread: f64,
-    /// From a new target to the first frame of that size; by default one interval.
+    /// From a new target to the first frame of that size; by default one interval, and nought with VP8, whose rate control is late by itself.
     reaction_ns: Option<u64>,
     /// Time between key frames, and how large they are over the others.
     keyframe_interval_ns: Option<u64>,
@@ -185,7 +187,9 @@ impl Traffic for Spec {
         let interval = Span(keys.interval_ns);
         let ratio = keys.keyframe_ratio;
         let key = keys.keyframe_interval_ns.map(|ns| KeyFrames { interval: Span(ns), ratio });
-        let reaction = keys.reaction_ns.map_or(interval, Span);
+        let encoder = keys.encoder.unwrap_or_else(|| self.config.encoder());
+        let usual = if encoder == EncoderModel::Vp8 { Span::ZERO } else { interval };
+        let reaction = keys.reaction_ns.map_or(usual, Span);
         let start = place.start + Span(keys.setup_ns);
         let stream =
             |what: &str| Rng::stream(place.seed, &format!("{what} {}", place.name), place.index);
@@ -203,7 +207,7 @@ impl Traffic for Spec {
         let sender = Sender {
             cc: self.config.build(self.rates(), codepoint, stream("media controller")),
             encoder: Encoder::new(
-                keys.encoder,
+                encoder,
                 interval,
                 keys.spread,
                 reaction,

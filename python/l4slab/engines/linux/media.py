@@ -69,6 +69,12 @@ def refuse(run: Run, spec: MediaFlow, name: str) -> None:
             raise ValueError(
                 f"{name}: {stack.name} decides about {_KEYS.get(key, key)} itself; leave it out, or use the sim engine"
             )
+    own = _core.usual_encoder(spec["cc"], spec["options"])
+    if spec.get("encoder") not in (None, own):
+        raise ValueError(
+            f'{name}: the encoder of {stack.name} is "{own}", not "{spec["encoder"]}"; leave encoder out, or use the '
+            "sim engine"
+        )
     if any(change.get("flow") == spec["name"] for change in run["at"]):
         raise ValueError(f"{name}: a change in [[at]] cannot be told to {stack.name}; use the sim engine")
 

@@ -18,7 +18,9 @@ use probe::Probes;
 use skip::Skipping;
 use throughput::Throughput;
 
-use super::{Cluster, Fate, MediaController, MediaOptions, RTP, Rates, Repair, Report, Reports};
+use super::{
+    Cluster, EncoderModel, Fate, MediaController, MediaOptions, RTP, Rates, Repair, Report, Reports,
+};
 use crate::cc::Role;
 use crate::ecn::Ecn;
 use crate::math;
@@ -128,6 +130,9 @@ impl MediaOptions for Options {
     const REPORTS: Reports = Reports::every(Span::from_millis(50));
     fn repair(&self) -> Repair {
         if self.loss == LossRule::Libwebrtc { Repair::NackFec } else { Repair::None }
+    }
+    fn encoder(&self) -> EncoderModel {
+        if self.loss == LossRule::Libwebrtc { EncoderModel::Vp8 } else { EncoderModel::Even }
     }
     fn build(&self, rates: Rates, _ecn: Ecn) -> Box<dyn MediaController> {
         Box::new(Gcc::new(self.clone(), rates))

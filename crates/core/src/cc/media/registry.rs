@@ -3,7 +3,8 @@
 use serde::Serialize;
 
 use super::{
-    MediaController, MediaOptions, Rates, Repair, Reports, fixed, gcc, nada, own, prague, scream,
+    EncoderModel, MediaController, MediaOptions, Rates, Repair, Reports, fixed, gcc, nada, own,
+    prague, scream,
 };
 use crate::cc::Role;
 use crate::ecn::Ecn;
@@ -98,6 +99,12 @@ macro_rules! media_controllers {
                 match self {
                     $(MediaConfig::$variant(options) => options.repair(),)*
                     MediaConfig::Own(_) => Repair::None,
+                }
+            }
+            pub fn encoder(&self) -> EncoderModel {
+                match self {
+                    $(MediaConfig::$variant(options) => options.encoder(),)*
+                    MediaConfig::Own(_) => EncoderModel::Even,
                 }
             }
         }

@@ -12,7 +12,9 @@ use std::collections::VecDeque;
 
 use libwebrtc::Libwebrtc;
 
-use super::{FrameState, MediaController, MediaOptions, Rates, Repair, Report, Reports};
+use super::{
+    EncoderModel, FrameState, MediaController, MediaOptions, Rates, Repair, Report, Reports,
+};
 use crate::cc::Role;
 use crate::ecn::Ecn;
 use crate::params::kinds::{Spec, any_time, choice, params, real, size, some_time, switch};
@@ -181,6 +183,9 @@ impl MediaOptions for Options {
     }
     fn repair(&self) -> Repair {
         if self.is_libwebrtc() { Repair::Nack } else { Repair::None }
+    }
+    fn encoder(&self) -> EncoderModel {
+        if self.is_libwebrtc() { EncoderModel::Vp8 } else { EncoderModel::Even }
     }
     fn build(&self, rates: Rates, ecn: Ecn) -> Box<dyn MediaController> {
         if self.is_libwebrtc() {

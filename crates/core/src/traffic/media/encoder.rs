@@ -2,29 +2,10 @@
 
 use std::collections::VecDeque;
 
-use serde::Deserialize;
-
+use crate::cc::media::EncoderModel as Model;
 use crate::math;
 use crate::rng::Rng;
 use crate::time::{Span, Time};
-
-/// How frames differ in size.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "lowercase")]
-pub enum Model {
-    /// All are alike.
-    #[default]
-    Even,
-    Uniform,
-    Lognormal,
-    /// The statistical model of RFC 8593: noise of Laplace's distribution, and transients after large changes.
-    Rfc8593,
-    /// A shared screen: small frames, and large ones where the picture changes, whatever the target.
-    Sharing,
-    /// Of libwebrtc, with the rate control of libvpx: see [`RateControl`].
-    Vp8,
-}
 
 /// RFC 8593: after a change of the target further ones are ignored for so long.
 const RFC8593_DEAF: Span = Span::from_millis(200);
