@@ -109,6 +109,11 @@ class CbrFlow(TypedDict):
 # The kind of ECN that a host's TCP supports or asks for; Linux `net.ipv4.tcp_ecn` 0, 1 and 3.
 EcnSupport = Literal["off", "classic", "accecn"] | Literal["sce"]
 
+# How frames differ in size.
+EncoderModel = (
+    Literal["uniform", "lognormal"] | Literal["even"] | Literal["rfc8593"] | Literal["sharing"] | Literal["vp8"]
+)
+
 # A packet matches if it has all given properties; `host` sends or receives it.
 Filter = TypedDict(
     "Filter",
@@ -133,10 +138,6 @@ class Impair(TypedDict):
     name: str
     # In `tc`'s words, without "netem" itself.
     netem: str
-
-
-# How frames differ in size.
-Model = Literal["uniform", "lognormal"] | Literal["even"] | Literal["rfc8593"] | Literal["sharing"] | Literal["vp8"]
 
 
 @final
@@ -238,7 +239,8 @@ class MediaFlow(TypedDict):
     dscp: int
     # By default what the controller wants.
     ecn: Ecn | None
-    encoder: Model
+    # By default what the controller is used with.
+    encoder: EncoderModel | None
     feedback: Format
     # Time between reports; by default what the controller wants.
     feedback_interval_ns: int | None
@@ -260,7 +262,8 @@ class MediaFlow(TypedDict):
     # Its lowest rate, and the one that it begins with.
     rate_min_bps: int | None
     rate_start_bps: int | None
-    # From a new target to the first frame of that size; by default one interval.
+    # From a new target to the first frame of that size; by default one interval, and nought with VP8, whose rate
+    # control is late by itself.
     reaction_ns: int | None
     # By default what the controller wants.
     repair: Repair | None

@@ -127,6 +127,11 @@ export interface CbrFlow {
 export type EcnSupport = "off" | "classic" | "accecn" | "sce";
 
 /**
+ * How frames differ in size.
+ */
+export type EncoderModel = "uniform" | "lognormal" | "even" | "rfc8593" | "sharing" | "vp8";
+
+/**
  * A packet matches if it has all given properties; `host` sends or receives it.
  */
 export interface Filter {
@@ -162,11 +167,6 @@ export interface Impair {
    */
   netem: string;
 }
-
-/**
- * How frames differ in size.
- */
-export type Model = "uniform" | "lognormal" | "even" | "rfc8593" | "sharing" | "vp8";
 
 /**
  * Users who open pages.
@@ -292,7 +292,10 @@ export interface MediaFlow {
    * By default what the controller wants.
    */
   ecn: Ecn | null;
-  encoder: Model;
+  /**
+   * By default what the controller is used with.
+   */
+  encoder: EncoderModel | null;
   feedback: Format;
   /**
    * Time between reports; by default what the controller wants.
@@ -327,7 +330,8 @@ export interface MediaFlow {
   rate_min_bps: number | null;
   rate_start_bps: number | null;
   /**
-   * From a new target to the first frame of that size; by default one interval.
+   * From a new target to the first frame of that size; by default one interval, and nought with VP8, whose rate
+   * control is late by itself.
    */
   reaction_ns: number | null;
   /**
