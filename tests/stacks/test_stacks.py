@@ -146,6 +146,12 @@ def test_a_mistake_is_one_sentence(flow: str, sentence: str) -> None:
     assert "\n" not in str(refused.value)
 
 
+def test_a_stack_without_its_kind_is_told_the_kind() -> None:
+    Path("tcp.toml").write_text(HEAD + FLOW.replace('kind = "program"\n', "") + 'stack = "quinn"\n')
+    with pytest.raises(InputError, match='stack = "quinn" is not a key here; it needs kind = "program"'):
+        expand(load(Path("tcp.toml")), "linux")
+
+
 @pytest.mark.parametrize(
     ("old", "new", "sentence"),
     [

@@ -38,6 +38,7 @@ _INSTEAD = {
         **dict.fromkeys(("window", "rwnd", "rcvbuf", "wmem", "rmem"), 'the receiver\'s is receive_window = "3MB"'),
         **dict.fromkeys(("mss", "segment"), 'write the size of its packets as mtu = "1500B"'),
         **dict.fromkeys(("link", "links", "route"), 'write its links as path = ["bottleneck"]'),
+        **dict.fromkeys(("stack", "server", "client", "env"), 'it needs kind = "program" in its [[flow]]'),
         **dict.fromkeys(("type", "traffic", "protocol", "proto"), 'write it as kind = "tcp"'),
         **dict.fromkeys(("from", "begin", "delay_start", "start_time"), 'write it as start = "5s"'),
         **dict.fromkeys(("size", "volume", "amount"), 'write it as bytes = "1MB"'),
