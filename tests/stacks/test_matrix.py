@@ -29,7 +29,7 @@ version = "1"
 controllers = ["cubic", "reno"]
 build = ["cp transfer $OUT/"]
 server = "{stack}/transfer server"
-client = "{stack}/transfer client {server} {cc}"
+client = "{stack}/transfer client {server} {cc} {bytes}"
 """
 
 
@@ -53,7 +53,7 @@ def asked(names: list[str], **more: Any) -> matrix.Asked:
 
 
 def runs(one: matrix.Asked) -> list[Any]:
-    return expand(load(matrix.experiment(one), {}), "linux").runs
+    return [run for file in matrix.experiments(one) for run in expand(load(file, {}), "linux").runs]
 
 
 def test_every_row_meets_every_queue_and_rival(mine: str) -> None:
@@ -79,7 +79,7 @@ def test_the_file_of_a_cell_gives_the_runs_of_the_matrix(mine: str) -> None:
                 names = [rival, f"{mine}:reno"] if row.cc == "reno" and rival == "itself" else [rival]
                 expected = [ids[row.level, queue, names[-1], trial] for trial in (1, 2)]
                 assert [run.id for run in of_cell] == expected
-    assert {cell.state for cell in matrix.matrix(one, results(one)).cells} == {"measured"}
+    assert {cell.state for cell in matrix.matrix([one], results(one)).cells} == {"measured"}
 
 
 def test_the_proof_is_run_even_where_nobody_asks_for_a_fifo_or_for_being_alone(mine: str) -> None:
@@ -89,26 +89,84 @@ def test_the_proof_is_run_even_where_nobody_asks_for_a_fifo_or_for_being_alone(m
     assert places == {("dualpi2", "cubic"), ("pfifo limit 67", "alone")}
 
 
-def results(one: matrix.Asked, out: Path | None = None, **numbers: Any) -> Results:
+def test_each_path_is_a_file_with_a_fifo_of_its_own(mine: str, tmp_path: Path) -> None:
+    paths = matrix.on_paths(asked([mine], queues=[]), ["20Mbit", "50Mbit"], ["20ms"])
+    assert [one.name for one in paths] == ["matrix-20Mbit-20ms", "matrix-50Mbit-20ms"]
+    assert [one.proof for one in paths] == ["pfifo limit 67", "pfifo limit 167"]
+    (only,) = matrix.on_paths(asked([mine], queues=[]), ["20Mbit"], ["20ms"])
+    assert [run.id for run in runs(only)] == [run.id for run in runs(paths[0])]
+    slow, fast = (results(one, goodput_mbps=19.0) for one in paths)
+    both = Results(None, {name: pl.concat([slow.tables[name], fast.tables[name]]) for name in ("flows", "claims")})
+    found = matrix.matrix(paths, both)
+    # 19 Mb/s fill the one link and not the other.
+    assert {(cell.path, cell.state) for cell in found.cells} == {("20Mbit 20ms", "measured"), ("50Mbit 20ms", "runner")}
+    text = page.write(found, tmp_path, "l4slab matrix ./mine", "linux", {}).read_text()
+    for cell in found.cells:
+        assert f'href="cells/{cell.name}.toml"' in text
+        assert expand(load(tmp_path / "cells" / f"{cell.name}.toml", {}), "linux").runs[0].id == cell.runs[0]
+
+
+def test_transfers_have_runs_of_their_own_in_each_cell(mine: str, tmp_path: Path) -> None:
+    one = asked([mine], bytes="1MB", warmup="4s")
+    whole = results(one)
+    transfers = [run for run in runs(one) if run.experiment == "matrix-transfer"]
+    assert len(transfers) == len(runs(one)) / 2
+    assert {run.description["flows"][0]["start_ns"] for run in transfers} == {4_000_000_000}
+    lost = next(run for run in transfers if run.factors["against"] == "cubic")
+    flows = whole.flows.filter(pl.col("run") != lost.id).with_columns(completion_ms_p50=400.0 + 10 * pl.col("trial"))
+    found = matrix.matrix([one], Results(None, {**whole.tables, "flows": flows}, [(lost, "the client has not ended")]))
+    for cell in found.cells:
+        is_lost = (cell.row, cell.queue, cell.against) == tuple(
+            lost.factors[name] for name in ("stack", "qdisc", "against")
+        )
+        assert cell.state == "measured"
+        assert page.completion_of(cell) == ("none: the client has not ended" if is_lost else "415 (410 to 420) ms")
+    page.write(found, tmp_path, "l4slab matrix ./mine", "linux", {})
+    cell = found.cells[0]
+    of_cell = expand(load(tmp_path / "cells" / f"{cell.name}--transfer.toml", {}), "linux").runs
+    assert [run.id for run in of_cell] == cell.transfer_runs
+
+
+def test_a_client_without_an_end_has_no_transfers(mine: str, tmp_path: Path) -> None:
+    recipe = tmp_path / "mine" / "stack.toml"
+    recipe.write_text(RECIPE.replace(" {bytes}", ""))
+    assert main(["stacks", "build", mine]) == 0
+    one = asked([mine], bytes="1MB")
+    assert [run.experiment for run in runs(one)] == ["matrix"] * len(runs(one))
+    found = matrix.matrix([one], results(one))
+    assert {page.completion_of(cell) for cell in found.cells} == {None}
+    page.write(found, tmp_path, "l4slab matrix ./mine", "linux", {})
+    assert not list((tmp_path / "cells").glob("*--transfer.toml"))
+
+
+def test_a_cell_says_what_the_kernel_has_not_got(mine: str) -> None:
+    one = asked([f"{mine}:reno"], queues=["docsis_ll"], against=["alone"])
+    found = matrix.matrix([one], results(one, only_fifo=True))
+    assert [(cell.state, cell.why) for cell in found.cells] == [("not run", "no Linux kernel has docsis_ll")]
+
+
+def results(one: matrix.Asked, out: Path | None = None, only_fifo: bool = False, **numbers: Any) -> Results:
     """What an engine would have said, with these numbers of the tested flow instead of good ones."""
     good = {"goodput_mbps": 19.0, "packet_bytes_mean": 1390.0, "packet_bytes_max": 1392}
     table = []
     for run in runs(one):
-        levels = {"experiment": "matrix", "run": run.id, "trial": run.trial, **run.factors}
+        if only_fifo and run.factors["qdisc"] != one.proof:
+            continue
+        levels = {"experiment": run.experiment, "run": run.id, "trial": run.trial, **run.factors}
         alone = run.factors["against"] == "alone"
         same = {"sojourn_ms_mean": 15.0, "sojourn_ms_p99": 20.0, "ce_pct": 0.1, "drop_pct": 0.0}
         share = 1.0 if alone else 0.5 + 0.01 * run.trial
         table.append({**levels, "flow": "tested", **same, **good, "share": share, **numbers})
         table.append({**levels, "flow": "rival", **same, "goodput_mbps": 0.0 if alone else 9.0, "share": 1 - share})
     flows = pl.DataFrame(table).cast({"packet_bytes_mean": pl.Float64, "packet_bytes_max": pl.Int64})
-    experiment = load(matrix.experiment(one), {})
+    experiment = load(matrix.experiments(one)[0], {})
     tables = {"flows": flows, "claims": claims.evaluate([experiment], {"flows": flows})}
     return Results(out, tables)
 
 
 def test_cells_have_means_and_the_range_of_the_share(mine: str) -> None:
     one = asked([mine])
-    found = matrix.matrix(one, results(one))
+    found = matrix.matrix([one], results(one))
     assert found.is_whole
     cell = next(cell for cell in found.cells if cell.against == "cubic")
     assert cell.state == "measured"
@@ -129,7 +187,7 @@ def test_a_runner_that_does_not_fill_the_link_with_full_packets_makes_its_cells_
     mine: str, numbers: dict[str, float], why: str
 ) -> None:
     one = asked([mine])
-    found = matrix.matrix(one, results(one, **numbers))
+    found = matrix.matrix([one], results(one, **numbers))
     assert {proof.verdict for proof in found.proofs} == {"not proven"}
     assert {cell.state for cell in found.cells} == {"runner"}
     assert all(why in cell.why for cell in found.cells)
@@ -141,14 +199,14 @@ def test_a_cell_in_which_nothing_arrives_is_stalled(mine: str) -> None:
     whole = results(one)
     stopped = pl.when(pl.col("against") == "cubic", flow="tested").then(0.0).otherwise("goodput_mbps")
     flows = whole.flows.with_columns(goodput_mbps=stopped)
-    found = matrix.matrix(one, Results(None, {**whole.tables, "flows": flows}))
+    found = matrix.matrix([one], Results(None, {**whole.tables, "flows": flows}))
     assert {cell.state for cell in found.cells if cell.against == "cubic"} == {"stalled"}
     assert {cell.state for cell in found.cells if cell.against == "alone"} == {"measured"}
 
 
 def test_a_runner_from_which_nothing_arrives_has_run_and_is_not_proven(mine: str) -> None:
     one = asked([mine])
-    found = matrix.matrix(one, results(one, goodput_mbps=0.0, packet_bytes_mean=None, packet_bytes_max=None))
+    found = matrix.matrix([one], results(one, goodput_mbps=0.0, packet_bytes_mean=None, packet_bytes_max=None))
     assert {proof.verdict for proof in found.proofs} == {"not proven"}
     assert all("nothing arrived" in proof.why for proof in found.proofs)
     assert {cell.state for cell in found.cells} == {"runner"}
@@ -159,8 +217,8 @@ def test_a_log_that_calls_the_sender_limited_makes_its_cells_runner(mine: str, t
     assert main(["stacks", "build", mine]) == 0
     one = asked([f"{mine}:reno"], qlog=True)
     assert all(run.description["flows"][0]["env"] == {"QLOGDIR": "{out}"} for run in runs(one))
-    assert matrix.matrix(one, results(one, app_limited_pct=1.0)).is_whole
-    found = matrix.matrix(one, results(one, app_limited_pct=60.0))
+    assert matrix.matrix([one], results(one, app_limited_pct=1.0)).is_whole
+    found = matrix.matrix([one], results(one, app_limited_pct=60.0))
     assert {cell.state for cell in found.cells} == {"runner"}
     assert "its log calls it limited by the application in 60% of the time" in found.cells[0].why
     row = one.rows[0]
@@ -173,7 +231,7 @@ def test_a_run_that_failed_is_told_in_its_cell_and_the_others_are_measured(mine:
     whole = results(one)
     lost = next(run for run in runs(one) if run.factors["qdisc"] == "dualpi2")
     flows = whole.flows.filter(pl.col("run") != lost.id)
-    found = matrix.matrix(one, Results(None, {**whole.tables, "flows": flows}, [(lost, "the client died")]))
+    found = matrix.matrix([one], Results(None, {**whole.tables, "flows": flows}, [(lost, "the client died")]))
     states = {(cell.row, cell.queue, cell.against): cell.state for cell in found.cells}
     place = (lost.factors["stack"], "dualpi2", lost.factors["against"])
     assert states.pop(place) == "not run"
@@ -183,7 +241,7 @@ def test_a_run_that_failed_is_told_in_its_cell_and_the_others_are_measured(mine:
 
 def test_the_page_leads_from_each_cell_to_file_command_and_run(mine: str, tmp_path: Path) -> None:
     one = asked([mine])
-    found = matrix.matrix(one, results(one))
+    found = matrix.matrix([one], results(one))
     moved: list[Moved] = [
         {"cell": "mine reno", "place": "tested", "quantity": "share", "before": "0.5", "after": "0.1"}
     ]
@@ -222,7 +280,7 @@ def test_a_baseline_is_compared_by_the_rules_of_compare(mine: str, tmp_path: Pat
     assert {change.place for change in differences.moved} == {"tested"}
     assert len(judged) == 8
     assert all(one.fails for one in judged)
-    found = matrix.matrix(one, results(one))
+    found = matrix.matrix([one], results(one))
     text = command._written(found, after, "l4slab matrix", "linux", differences, judged).read_text()
     assert "Beyond the limits" in text
     assert "mine cubic, dualpi2, alone" in text
@@ -242,7 +300,7 @@ def test_a_runner_that_was_proven_and_is_no_more_is_worse(mine: str, tmp_path: P
 
 def test_a_verdict_is_told_to_ci_per_runner(mine: str) -> None:
     one = asked([mine])
-    told = command.outcome("l4slab matrix", matrix.matrix(one, results(one, goodput_mbps=2.3)), None, [])
+    told = command.outcome("l4slab matrix", matrix.matrix([one], results(one, goodput_mbps=2.3)), None, [])
     assert [verdict.status for verdict in told.verdicts] == ["fail", "fail"]
     assert told.line == "0 of 2 runners are proven; 0 of 8 cells are measured"
 
@@ -257,6 +315,9 @@ def test_a_verdict_is_told_to_ci_per_runner(mine: str) -> None:
         (["./mine", "--queue", "fq_code"], "fq_code"),
         (["./mine", "--against", "quinn:cubic"], "quinn:cubic is not built"),
         (["./mine", "--fail-on", "share 5%"], "--fail-on needs --baseline"),
+        (["./mine", "--baseline", "nowhere"], "is not a results folder"),
+        (["./mine", "--rate", "20Mbit", "--rate", "5"], "--rate 5: has no unit"),
+        (["./mine", "--bytes", "many"], "many"),
         (["./mine", "--out", "s3://x"], "the matrix writes a folder"),
         ([], "no stack is built; build some with: l4slab stacks build aioquic"),
     ],
@@ -281,7 +342,7 @@ def test_tcp_of_the_kernel_as_a_stack_is_its_own_flow(monkeypatch: pytest.Monkey
     if kernels.installed() is None or not stacks.find("kernel").is_built:
         pytest.skip("needs a kernel (l4slab linux build) and the stack (l4slab stacks build kernel)")
     one = asked(["kernel:cubic"], queues=["pfifo limit 67"], against=["alone"], trials=1, duration="10s")
-    found = matrix.run(one, tmp_path / "out")
+    found = matrix.run([one], tmp_path / "out")
     (proof,) = found.proofs
     assert proof.verdict == "proven"
     assert proof.packet_bytes_mean == pytest.approx(1514, rel=0.01)

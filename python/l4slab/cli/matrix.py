@@ -20,7 +20,7 @@ from l4slab.engines.registry import KERNEL, get_engine
 if TYPE_CHECKING:
     from l4slab.results.differences import Change, Differences
     from l4slab.results.regressions import Judged
-    from l4slab.tools.matrix import Asked, Matrix, Proof
+    from l4slab.tools.matrix import Asked, Cell, Matrix, Proof
     from l4slab.tools.matrix.page import Moved
 
 _ENGINE = click.option(
@@ -39,13 +39,28 @@ _ENGINE = click.option(
     metavar="CC",
     help="A rival: alone, itself, a CC, or STACK:CC; default: alone, cubic.",
 )
-@click.option("--rate", default="20Mbit", show_default=True, metavar="RATE", help="Rate of the link.")
-@click.option("--rtt", default="20ms", show_default=True, metavar="TIME", help="Base round trip of both flows.")
+@click.option(
+    "--rate",
+    "rates",
+    multiple=True,
+    default=["20Mbit"],
+    metavar="RATE",
+    help="Rate of the link; may be repeated; default: 20Mbit.",
+)
+@click.option(
+    "--rtt",
+    "rtts",
+    multiple=True,
+    default=["20ms"],
+    metavar="TIME",
+    help="Base round trip of both flows; may be repeated; default: 20ms.",
+)
 @click.option("--duration", default="20s", show_default=True, metavar="TIME", help="Length of a run.")
 @click.option("--warmup", default="5s", show_default=True, metavar="TIME", help="Not measured at the beginning.")
 @click.option("--trials", default=1, show_default=True, type=click.IntRange(1, 1000), metavar="N", help="Trials.")
 @click.option("--seed", default=1, show_default=True, type=click.IntRange(0), metavar="N", help="Seed of the trials.")
 @click.option("--qlog", is_flag=True, help="Let stacks write their qlog, for window, RTT and state in the results.")
+@click.option("--bytes", "size", metavar="SIZE", help="Also time a transfer of this size in each cell.")
 @click.option("--out", default="results/matrix", show_default=True, metavar="DIR", help="Folder for the results.")
 @click.option("--baseline", metavar="DIR", type=click.Path(), help="Show what changed from this matrix.")
 @click.option("--fail-on", metavar="LIMITS", help="With --baseline: fail on these changes, as compare does.")
@@ -58,13 +73,14 @@ def matrix(
     stacks: tuple[str, ...],
     queues: tuple[str, ...],
     rivals: tuple[str, ...],
-    rate: str,
-    rtt: str,
+    rates: tuple[str, ...],
+    rtts: tuple[str, ...],
     duration: str,
     warmup: str,
     trials: int,
     seed: int,
     qlog: bool,
+    size: str | None,
     out: str,
     baseline: str | None,
     fail_on: str | None,
@@ -86,17 +102,18 @@ def matrix(
         raise InputError("is a URL, and the matrix writes a folder; give one of this machine", key=f"--out {out}")
     if fail_on is not None and baseline is None:
         raise click.UsageError("--fail-on needs --baseline; give the folder to compare with")
-    fifo = _fifo(rate, rtt)
-    asked = tool.Asked(
-        tool.rows(stacks), list(dict.fromkeys(queues)) or [fifo, "dualpi2"],
-        list(dict.fromkeys(rivals)) or [tool.ALONE, "cubic"], rate, rtt, duration, warmup, trials, seed, qlog,
+    _require(baseline, fail_on)
+    one = tool.Asked(
+        tool.rows(stacks), list(dict.fromkeys(queues)), list(dict.fromkeys(rivals)) or [tool.ALONE, "cubic"],
+        duration=duration, warmup=warmup, trials=trials, seed=seed, qlog=qlog, bytes=size,
     )  # fmt: skip
+    asked = tool.on_paths(one, rates, rtts)
     if dry_run:
         return _dry_run(asked, engine, out, as_json)
     get_engine(engine).require()
     found = tool.run(asked, out, engine, workers, terminal.err())
     differences, judged = _compared(baseline, out, fail_on)
-    command = _command(asked, stacks, out)
+    command = _command(asked, stacks, queues, out)
     page = _written(found, out, command, engine, differences, judged)
     is_worse = differences is not None and any(one.worse for one in differences.verdicts)
     status = 1 if not found.is_whole or is_worse or any(one.fails for one in judged) else 0
@@ -125,9 +142,9 @@ def prove(stacks: tuple[str, ...], out: str, engine: str, workers: int | None, a
     from l4slab.tools import matrix as tool
 
     options.refuse_empty(out=out)
-    asked = tool.Asked(tool.rows(stacks), [_fifo("20Mbit", "20ms")], [tool.ALONE], duration="10s", qlog=True)
+    asked = tool.Asked(tool.rows(stacks), [tool.fifo("20Mbit", "20ms")], [tool.ALONE], duration="10s", qlog=True)
     get_engine(engine).require()
-    found = tool.run(asked, out, engine, workers, terminal.err())
+    found = tool.run([asked], out, engine, workers, terminal.err())
     status = 0 if found.is_whole else 1
     if as_json:
         terminal.as_json({"proofs": [asdict(proof) for proof in found.proofs], "exit_status": status})
@@ -137,34 +154,36 @@ def prove(stacks: tuple[str, ...], out: str, engine: str, workers: int | None, a
     return status
 
 
-def _fifo(rate: str, rtt: str) -> str:
-    from l4slab.base.units import RATE, TIME
-    from l4slab.tools import matrix as tool
-
-    for option, text, unit in (("--rate", rate, RATE), ("--rtt", rtt, TIME)):
-        try:
-            unit.parse(text)
-        except ValueError as error:
-            raise InputError(f"{text}: {error}", key=option) from None
-    return tool.fifo(rate, rtt)
-
-
-def _dry_run(asked: Asked, engine: str, out: str, as_json: bool) -> int:
+def _dry_run(asked: Sequence[Asked], engine: str, out: str, as_json: bool) -> int:
     from l4slab.api import campaign
     from l4slab.cli import summary
     from l4slab.tools import matrix as tool
 
-    summary.show_plans(campaign.plan([tool.experiment(asked)], engine), out, as_json)
+    files = [file for one in asked for file in tool.experiments(one)]
+    summary.show_plans(campaign.plan(files, engine), out, as_json)
     return 0
 
 
-def _command(asked: Asked, stacks: tuple[str, ...], out: str) -> str:
-    words = ["l4slab", "matrix", *(stacks or [f"{row.given}:{row.cc}" for row in asked.rows])]
-    for option, values in (("--queue", asked.queues), ("--against", asked.against)):
+def _command(asked: Sequence[Asked], stacks: tuple[str, ...], queues: tuple[str, ...], out: str) -> str:
+    one = asked[0]
+    words = ["l4slab", "matrix", *(stacks or [f"{row.given}:{row.cc}" for row in one.rows])]
+    rates, rtts = (list(dict.fromkeys(getattr(path, name) for path in asked)) for name in ("rate", "rtt"))
+    for option, values in (("--queue", queues), ("--against", one.against), ("--rate", rates), ("--rtt", rtts)):
         words += [word for value in values for word in (option, value)]
-    for name in ("rate", "rtt", "duration", "warmup", "trials", "seed"):
-        words += [f"--{name}", str(getattr(asked, name))]
-    return shlex.join([*words, *(["--qlog"] if asked.qlog else []), "--out", out])
+    for name in ("duration", "warmup", "trials", "seed", "bytes"):
+        if (value := getattr(one, name)) is not None:
+            words += [f"--{name}", str(value)]
+    return shlex.join([*words, *(["--qlog"] if one.qlog else []), "--out", out])
+
+
+def _require(baseline: str | None, fail_on: str | None) -> None:
+    """Refuse a baseline or limits that the comparison after the runs could not use."""
+    from l4slab.results import differences, regressions
+
+    if baseline is not None:
+        differences.read(baseline, "flows")
+    if fail_on is not None:
+        regressions.limits(fail_on)
 
 
 def _compared(baseline: str | None, out: str, fail_on: str | None) -> tuple[Differences | None, list[Judged]]:
@@ -195,9 +214,11 @@ def _written(
 
 def _moved(change: Change) -> Moved:
     from l4slab.base.numbers import number
+    from l4slab.tools import matrix as tool
 
+    other = [] if change.experiment == tool.NAME else [change.experiment]
     return {
-        "cell": ", ".join(str(level) for level in change.factors.values()),
+        "cell": ", ".join(str(level) for level in [*other, *change.factors.values()]),
         "place": change.place,
         "quantity": change.quantity,
         "before": number(change.mean_before),
@@ -211,6 +232,7 @@ def _show(found: Matrix) -> None:
     cells = found.cells
     columns = [
         Column("stack", [cell.row for cell in cells], weight=9, stays=True),
+        *([Column("path", [cell.path for cell in cells], weight=8, stays=True)] if len(found.asked) > 1 else []),
         Column("queue", [cell.queue for cell in cells], weight=8, stays=True),
         Column("against", [cell.against for cell in cells], weight=8, stays=True),
         Column("goodput\nMb/s", [terminal.cell(cell.goodput_mbps) for cell in cells], True, 6),
@@ -218,6 +240,7 @@ def _show(found: Matrix) -> None:
         Column("delay\nms", [terminal.cell(cell.sojourn_ms_mean) for cell in cells], True, 6),
         Column("CE\n%", [terminal.cell(cell.ce_pct) for cell in cells], True, 3),
         Column("drop\n%", [terminal.cell(cell.drop_pct) for cell in cells], True, 4),
+        *([] if found.asked[0].bytes is None else [_completion(cells)]),
         Column("state", [cell.state for cell in cells], weight=9, stays=True),
         Column("why", [cell.why for cell in cells], weight=2, folds=True),
     ]
@@ -225,9 +248,15 @@ def _show(found: Matrix) -> None:
     terminal.say("")
 
 
+def _completion(cells: Sequence[Cell]) -> Column:
+    return Column("completion\nms", [terminal.cell(cell.completion_ms) for cell in cells], True, 7)
+
+
 def _show_proofs(proofs: Sequence[Proof]) -> None:
+    has_paths = len({proof.path for proof in proofs}) > 1
     columns = [
         Column("stack", [proof.row for proof in proofs], weight=9, stays=True),
+        *([Column("path", [proof.path for proof in proofs], weight=8, stays=True)] if has_paths else []),
         Column("verdict", [proof.verdict for proof in proofs], weight=9, stays=True),
         Column("because", [proof.why for proof in proofs], weight=5, folds=True),
     ]

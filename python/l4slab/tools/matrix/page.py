@@ -11,7 +11,7 @@ from l4slab.api.experiment import to_toml
 from l4slab.base.numbers import number
 from l4slab.report import environment, text_of
 from l4slab.report.results import replace
-from l4slab.tools.matrix import ALONE, Cell, Matrix, Proof, cell_document
+from l4slab.tools.matrix import ALONE, TRANSFER, Asked, Cell, Matrix, Proof, cell_document
 
 CELLS = "cells"
 
@@ -22,14 +22,13 @@ class ShownCell(TypedDict):
     state: str
     why: str
     numbers: list[tuple[str, str]]
-    runs: Sequence[str]
-    file: str
-    command: str
+    files: list[tuple[str, str, Sequence[str]]]  # a file, its command, its runs
 
 
 class ShownQueue(TypedDict):
-    """A table of the page: a queue, its rivals, and the cells by row."""
+    """A table of the page: a queue on a path, its rivals, and the cells by row."""
 
+    path: str
     queue: str
     against: Sequence[str]
     rows: list[tuple[str, list[ShownCell]]]
@@ -47,11 +46,14 @@ class Moved(TypedDict):
 
 def write(found: Matrix, folder: Path, command: str, engine: str, changes: Mapping[str, Sequence[Moved]]) -> Path:
     """The page and the files of the cells; the page's path. `changes` are lists of what differs from a baseline."""
-    rows = {row.level: row for row in found.asked.rows}
+    paths = {one.path: one for one in found.asked}
+    rows = {row.level: row for row in found.asked[0].rows}
     (folder / CELLS).mkdir(exist_ok=True)
     for cell in found.cells:
-        text = to_toml(cell_document(found.asked, rows[cell.row], cell.queue, cell.against))
-        replace(folder / CELLS / f"{cell.name}.toml", lambda path, text=text: path.write_text(text, encoding="utf-8"))
+        asked = paths[cell.path]
+        for name, is_transfer in _files(cell, asked):
+            text = to_toml(cell_document(asked, rows[cell.row], cell.queue, cell.against, is_transfer))
+            replace(folder / name, lambda path, text=text: path.write_text(text, encoding="utf-8"))
     page = (
         environment()
         .get_template("matrix.html.j2")
@@ -59,9 +61,12 @@ def write(found: Matrix, folder: Path, command: str, engine: str, changes: Mappi
             title="Transport stacks, queues and rivals",
             version=_core.version(),
             style=text_of("templates/page.css"),
-            asked=found.asked,
+            asked=found.asked[0],
+            paths=[*paths],
+            files=[name for one in found.asked for name in one.files],
+            proved_in=[one.proof for one in found.asked],
             proofs=[(proof, _numbers_of(proof)) for proof in found.proofs],
-            queues=[_queue(found, queue, engine) for queue in found.asked.queues],
+            queues=[_queue(found, asked, queue, engine) for asked in found.asked for queue in asked.queues],
             failures=found.failures,
             changes=changes,
             command=command,
@@ -72,22 +77,31 @@ def write(found: Matrix, folder: Path, command: str, engine: str, changes: Mappi
     return path
 
 
-def _queue(found: Matrix, queue: str, engine: str) -> ShownQueue:
-    of_it = {(cell.row, cell.against): cell for cell in found.cells if cell.queue == queue}
-    against = found.asked.against
-    rows = [(row.level, [_shown(of_it[row.level, rival], engine) for rival in against]) for row in found.asked.rows]
-    return {"queue": queue, "against": against, "rows": rows}
+def _files(cell: Cell, asked: Asked) -> list[tuple[str, bool]]:
+    """The files of a cell, and whether each is the one with transfers."""
+    found = [(f"{CELLS}/{cell.name}.toml", False)]
+    is_timed = any(row.level == cell.row for row in asked.timed)
+    return [*found, (f"{CELLS}/{cell.name}--{TRANSFER}.toml", True)] if is_timed else found
 
 
-def _shown(cell: Cell, engine: str) -> ShownCell:
-    file = f"{CELLS}/{cell.name}.toml"
+def _queue(found: Matrix, asked: Asked, queue: str, engine: str) -> ShownQueue:
+    cells = (cell for cell in found.cells if (cell.path, cell.queue) == (asked.path, queue))
+    of_it = {(cell.row, cell.against): cell for cell in cells}
+    rows = [
+        (row.level, [_shown(of_it[row.level, rival], asked, engine) for rival in asked.against]) for row in asked.rows
+    ]
+    return {"path": asked.path, "queue": queue, "against": asked.against, "rows": rows}
+
+
+def _shown(cell: Cell, asked: Asked, engine: str) -> ShownCell:
     return {
         "state": cell.state,
         "why": cell.why,
         "numbers": numbers(cell),
-        "runs": cell.runs,
-        "file": file,
-        "command": f"l4slab run {file} --engine {engine}",
+        "files": [
+            (name, f"l4slab run {name} --engine {engine}", cell.transfer_runs if is_transfer else cell.runs)
+            for name, is_transfer in _files(cell, asked)
+        ],
     }
 
 
@@ -95,13 +109,29 @@ def numbers(cell: Cell) -> list[tuple[str, str]]:
     """The numbers of a cell, by name."""
     if cell.share is None:
         return []
-    spread = "" if cell.share_min == cell.share_max else f" ({number(cell.share_min)} to {number(cell.share_max)})"
-    goodput = f"{number(cell.goodput_mbps)} Mb/s"
-    found = [("goodput", goodput) if cell.against == ALONE else ("share", f"{number(cell.share)}{spread}, {goodput}")]
+    goodput = f"{number(cell.goodput_mbps)}{_range(cell.goodput_mbps_min, cell.goodput_mbps_max)} Mb/s"
+    share = f"{number(cell.share)}{_range(cell.share_min, cell.share_max)}, {goodput}"
+    found = [("goodput", goodput) if cell.against == ALONE else ("share", share)]
     rival = "" if cell.rival_sojourn_ms_mean is None else f"; rival {number(cell.rival_sojourn_ms_mean)}"
-    found.append(("delay", f"{number(cell.sojourn_ms_mean)} ms, p99 {number(cell.sojourn_ms_p99)}{rival}"))
+    mean = f"{number(cell.sojourn_ms_mean)}{_range(cell.sojourn_ms_mean_min, cell.sojourn_ms_mean_max)}"
+    found.append(("delay", f"{mean} ms, p99 {number(cell.sojourn_ms_p99)}{rival}"))
     found.append(("CE, drops", f"{number(cell.ce_pct)} %, {number(cell.drop_pct)} %"))
+    if (completion := completion_of(cell)) is not None:
+        found.append(("completion", completion))
     return found
+
+
+def completion_of(cell: Cell) -> str | None:
+    """The completion time of a cell's transfers as text."""
+    if cell.unfinished:
+        return f"none: {cell.unfinished}"
+    if cell.completion_ms is None:
+        return None
+    return f"{number(cell.completion_ms)}{_range(cell.completion_ms_min, cell.completion_ms_max)} ms"
+
+
+def _range(least: float | None, most: float | None) -> str:
+    return "" if least == most else f" ({number(least)} to {number(most)})"
 
 
 def _numbers_of(proof: Proof) -> tuple[str, str, str, str]:
