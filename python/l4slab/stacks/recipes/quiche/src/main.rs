@@ -129,6 +129,8 @@ fn main() {
             let _ = sock.send_to(&out[..n], i.to);
             held = None;
         }
+        // A client ends when its close has left. Until quiche calls the connection closed, three timeouts pass.
+        if !server && c.local_error().is_some() && held.is_none() { return }
         if c.is_closed() { if !server { return } conn = None; held = None }
     }
 }
