@@ -133,6 +133,9 @@ def test_records_have_the_layout_of_the_c_structs() -> None:
     assert (recording.PACKET.itemsize, recording.SAMPLE.itemsize) == (40, 104)
     source = (DATA / "lab.c").read_text()
     assert f"#define FORMAT {recording.FORMAT_VERSION}\n" in source
+    # The engine `real` writes packets by itself.
+    packets = Path(__file__).parents[2] / "crates" / "bottleneck" / "src" / "packets.rs"
+    assert f"const FORMAT: u32 = {recording.FORMAT_VERSION};\n" in packets.read_text()
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ use crate::log::{IS_CORRUPT, Reader, Record};
 
 /// `struct format` of lab.c.
 const MAGIC: &[u8; 8] = b"l4slab\0\0";
-const FORMAT: u32 = 3;
+const FORMAT: u32 = 4;
 const RECORD: usize = 40;
 const PAYLOAD: u8 = 1;
 const BACKWARD: u8 = 2;
