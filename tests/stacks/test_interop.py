@@ -15,7 +15,7 @@ from l4slab.cli import main
 from l4slab.engines.linux import kernels
 
 needs_kernel = pytest.mark.skipif(kernels.installed() is None, reason="no kernel: l4slab linux build")
-ENDPOINT = """#!/bin/sh
+ENDPOINT = r"""#!/bin/sh
 /setup.sh
 { echo "$ROLE $TESTCASE $QLOGDIR $SERVER_PARAMS$CLIENT_PARAMS $PWD"; cat /etc/motd; cat /etc/hosts; } >/logs/seen
 test "$TESTCASE-$ROLE" = http3-server || test "$TESTCASE" = transfer || exit 127
@@ -31,7 +31,8 @@ done
 # A static program does not look into /etc/hosts.
 for url in $REQUESTS; do
     host=${url#https://} host=${host%%:*}
-    server=$(sed -n "s/ .*$host .*//p" /etc/hosts)
+    # Of several addresses the last one, which is IPv6's.
+    server=$(sed -n "/ $host\( \|$\)/s/ .*//p" /etc/hosts | sed '$!d')
     case $server in *:*) server="[$server]" ;; esac
     wget -q -O /downloads/${url##*/} "http://$server:443/${url##*/}"
 done
@@ -136,6 +137,12 @@ def test_an_endpoint_runs_by_the_contract(image: Path, tmp_path: Path) -> None:
     assert sorted(answers) == sorted(
         [f"server {four}", f"server4 {four}", f"server6 {six}", f"server46 {four}", f"server46 {six}"]
     )
+    (tmp_path / "both.toml").write_text(FILE + 'env = { REQUESTS = "https://server46:443/1000000" }\n')
+    found = l4slab.run("both.toml", engine="linux", out="both")
+    assert not found.failures
+    assert found.transfers["size_bytes"].item() > 1_000_000
+    (names,) = (tmp_path / "both").glob("lab/*/programs/logs-client-1/names")
+    assert names.read_text().startswith("https://server46:443/1000000\n")
     (tmp_path / "other.toml").write_text(FILE + '[sweep]\n"flow.endpoint.env.TESTCASE" = ["http3", "v2"]\n')
     with pytest.warns(UserWarning, match="2 runs failed"):
         other = l4slab.run("other.toml", engine="linux", out="other")
