@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import l4slab.engines.real.engine
 import numpy as np
 import pytest
 from l4slab.base.errors import InputError
@@ -16,6 +15,7 @@ from l4slab.engines.linux import engine, lab, recording
 from l4slab.engines.linux.live import described
 from l4slab.engines.linux.recording import PACKET, CheckError, Observed
 from l4slab.engines.linux.recording.observed import Link
+from l4slab.engines.real import hosts
 from l4slab.engines.registry import get_engine
 from l4slab.experimentfile import load
 from l4slab.sweep import expand
@@ -72,8 +72,9 @@ def test_ipv6_is_only_where_a_command_asks_for_it(describe: Describe) -> None:
     assert client.endswith("http://[fd00::ad0:1]/a%2520b")
     parts = [part.partition(" ")[::2] for part in lab.script(made).split("ip netns exec ")[1:]]
     assert {name for name, script in parts if "ipv6" in script} == {"c1", "d1", "k1", "x1", "s1"}
-    with pytest.raises(ValueError, match="the real engine has no IPv6"):
-        l4slab.engines.real.engine.refuse(run, ("reno", "cubic"))
+    on_machine = hosts.pairs(lab.build(run))
+    assert on_machine[0][0]["ipv6"] == [0xFD, *11 * [0], 10, 208, 0, 1]
+    assert "ipv6" not in on_machine[1][1]
 
 
 def test_it_ends_at_the_latest_with_the_run(describe: Describe) -> None:

@@ -150,6 +150,21 @@ def test_bulk_and_a_program_through_two_links(machine: RealEngine, describe: Des
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("patient")
+def test_a_program_has_the_same_connection_over_ipv6(machine: RealEngine, describe: Describe) -> None:
+    found = {}
+    for name in ("{server}", "{server6}"):
+        flow = program(f"{sys.executable} {PROGRAMS / 'send.py'} tcp {{server}} 400000").replace("{server}", name)
+        recording = _run(machine, describe(ONE_LINK + flow, "real", duration='"2s"', warmup='"0s"'))
+        found[name] = recording.flows.row(0, named=True)
+    for row in found.values():
+        assert (row["transfers"], row["connections"], row["packet_bytes_max"]) == (1, 1, 1514)
+        assert row["goodput_mbps"] * 2e6 / 8 == pytest.approx(400_000)
+    # Its headers are 20 B longer, so there is less in a packet.
+    assert found["{server6}"]["sent_packets"] > found["{server}"]["sent_packets"]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("patient")
 def test_media_impairments_and_captures(machine: RealEngine, describe: Describe, tmp_path: Path) -> None:
     """What was lost says where and why, captures have what the tables count, and the simulator decides the same."""
     text = '[link.air]\nmedium = "wifi n20 mcs 3 per 0.2"\nqdisc = "fq_codel"\n'

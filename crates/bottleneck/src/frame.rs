@@ -40,7 +40,7 @@ const MOST_JOINED: usize = 65_000;
 /// Ethernet with up to two VLAN tags.
 pub const MOST_LINK: usize = 22;
 const IPV4: u16 = 0x0800;
-const IPV6: u16 = 0x86dd;
+pub(crate) const IPV6: u16 = 0x86dd;
 pub const VLAN: u16 = 0x8100;
 const PROVIDER_VLAN: u16 = 0x88a8;
 

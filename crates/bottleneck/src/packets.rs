@@ -17,7 +17,7 @@ use l4slab_io::frame::MAX_HEADERS;
 use serde::Deserialize;
 
 use crate::Refused;
-use crate::frame::set_ecn;
+use crate::frame::{IPV6, set_ecn};
 use crate::log::{IS_CORRUPT, Reader, Record};
 
 /// `struct format` of lab.c.
@@ -181,6 +181,9 @@ impl Frames {
             let packet = &under[id];
             let mut frame = ethernet(packet.group, packet.side).to_vec();
             frame.extend(self.headers(id));
+            if frame.get(ETHERNET_HEADER as usize).is_some_and(|byte| byte >> 4 == 6) {
+                frame[TYPE..ETHERNET_HEADER as usize].copy_from_slice(&IPV6.to_be_bytes());
+            }
             let ip = &mut frame[ETHERNET_HEADER as usize..];
             set_ecn(ip, ecn);
             if is_damaged {
@@ -196,12 +199,16 @@ impl Frames {
 
 /// Makes the transport's checksum wrong, as it is for a payload with a flipped bit.
 fn spoil(ip: &mut [u8]) {
-    let low_byte = if ip[9] == TCP { 17 } else { 7 };
-    if let Some(byte) = ip.get_mut(usize::from(ip[0] & 15) * 4 + low_byte) {
+    let (protocol, header) =
+        if ip[0] >> 4 == 6 { (ip[6], 40) } else { (ip[9], usize::from(ip[0] & 15) * 4) };
+    let low_byte = if protocol == TCP { 17 } else { 7 };
+    if let Some(byte) = ip.get_mut(header + low_byte) {
         *byte ^= 1;
     }
 }
 
+/// Where that header has the type of what follows.
+const TYPE: usize = 12;
 /// The header that a TUN device does not have, with the addresses that the simulator's captures have.
 fn ethernet(group: usize, side: usize) -> [u8; ETHERNET_HEADER as usize] {
     let [high, low] = (group as u16).wrapping_add(1).to_be_bytes();

@@ -77,6 +77,8 @@ pub struct Options {
 struct HostOptions {
     name: String,
     ipv4: [u8; 4],
+    #[serde(default)]
+    ipv6: Option<[u8; 16]>,
     mtu: i32,
     /// Files of /proc/sys, what to write, and what to say where the kernel refuses it; if nothing, it does not matter.
     settings: Vec<(String, String, String)>,
@@ -413,7 +415,11 @@ fn named_host(options: &HostOptions) -> Result<Host, Refused> {
         }
     }
     let _ = system::name_namespace(&options.name, system::NAMESPACE).map_err(&failed)?;
-    connect(host, options.ipv4, NETMASK_OF_RUN, options.mtu).map_err(failed)
+    let host = connect(host, options.ipv4, NETMASK_OF_RUN, options.mtu).map_err(&failed)?;
+    if let Some(ipv6) = options.ipv6 {
+        system::configure_ipv6(ipv6).map_err(machine("this machine's kernel has no IPv6"))?;
+    }
+    Ok(host)
 }
 
 /// A network namespace with its device.

@@ -405,7 +405,9 @@ fn ioctl(socket: RawFd, number: libc::Ioctl, argument: *mut c_void) -> io::Resul
 pub fn bring_up(device: &str) -> io::Result<()> {
     let socket = socket(libc::AF_INET)?;
     let mut up = request(device);
-    up.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
+    // A TUN device has no neighbours. Without this flag, IPv6 would report the group in which they look for it.
+    let more = if device == DEVICE { libc::IFF_NOARP } else { 0 };
+    up.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING | more) as libc::c_short;
     ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, (&raw mut up).cast())
 }
 

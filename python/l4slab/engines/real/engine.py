@@ -30,12 +30,11 @@ from l4slab.engines.contract import (
     digest,
     refuse_precision,
 )
-from l4slab.engines.linux import flows, lab, programs, tools
+from l4slab.engines.linux import lab, programs, tools
 from l4slab.engines.linux.compiling import DATA
 from l4slab.engines.linux.machine import run_folder
 from l4slab.engines.real import forwarder, hosts
 from l4slab.engines.real.live import lacking as no_bottleneck
-from l4slab.experimentfile.traffic import SERVER
 
 _LOG = "real.log"
 _KEPT = ("plan", "events.tsv", "counters.txt", "output.txt", "summary.json")
@@ -186,8 +185,6 @@ def refuse(run: Description, controls: tuple[str, ...], free: tuple[str, ...] | 
         name = f'flow "{spec["name"]}"'
         if spec["kind"] == "program":
             programs.refuse(spec, name, None)
-            if flows.Flow(0, spec).has_ipv6:
-                raise LackingError(f"{name}: the real engine has no IPv6; write {SERVER}, or use the linux engine")
         elif spec["kind"] not in ("tcp", "cbr"):
             raise ValueError(f'{name}: the real engine has no kind = "{spec["kind"]}"; use the sim engine')
         if not spec["path"]:

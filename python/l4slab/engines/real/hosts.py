@@ -10,13 +10,14 @@ import os
 import re
 import tempfile
 from contextlib import suppress
+from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 
 from l4slab.base import system
 from l4slab.engines.contract import digest
 from l4slab.engines.linux import lab, tools
 from l4slab.engines.linux.compiling import DATA
-from l4slab.engines.linux.flows import Flow
+from l4slab.engines.linux.flows import Flow, ipv6
 from l4slab.engines.linux.kernels import cache
 
 # What stands once in lab.c, and what takes its place.
@@ -133,7 +134,8 @@ def pairs(made: lab.Lab) -> list[list[dict[str, object]]]:
             [
                 {
                     "name": name,
-                    "ipv4": [int(part) for part in address.split(".")],
+                    "ipv4": list(IPv4Address(address).packed),
+                    **({"ipv6": list(IPv6Address(ipv6(address)).packed)} if flow.has_ipv6 else {}),
                     "mtu": mtu,
                     "settings": settings(flow, name),
                 }
