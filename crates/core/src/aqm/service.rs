@@ -4,6 +4,7 @@
 //! that instant: serialisation shows as the wait of the next one.
 
 use std::collections::BTreeMap;
+use std::slice;
 
 use super::trace::Trace;
 use super::{Aqm, DropReason, Dropped, Marks, Pkt, QueueCx};
@@ -279,7 +280,7 @@ pub struct Interval<'a, P> {
 pub struct LinkArrivals<'a, P> {
     pub packets: &'a [P],
     /// Of each packet the time since `base`, and below that its place; ascending.
-    pub keys: &'a [u64],
+    pub keys: slice::Iter<'a, u64>,
     pub base: Time,
 }
 
@@ -301,12 +302,15 @@ impl<'a, P> LinkArrivals<'a, P> {
     /// When the next packet arrives.
     #[inline(always)]
     pub fn time(&self) -> Time {
-        self.keys.first().map_or(Time::NEVER, |key| Time(self.base.0 + (key >> PLACE_BITS)))
+        self.keys
+            .as_slice()
+            .first()
+            .map_or(Time::NEVER, |key| Time(self.base.0 + (key >> PLACE_BITS)))
     }
     #[inline(always)]
     pub fn take(&mut self) -> Option<&'a P> {
-        let (key, rest) = self.keys.split_first()?;
-        self.keys = rest;
+        let key = self.keys.next()?;
+        let rest = self.keys.as_slice();
         if rest.len() > MANY_ARRIVALS {
             prefetch::place(self.packets, place(rest[FETCH_AHEAD]));
         }
@@ -323,7 +327,7 @@ pub fn run<P: Carried, Q: Aqm<P> + ?Sized, const TRACED: bool>(
 ) {
     let mut now = w.begin;
     // A copy of one's own stays in registers.
-    let mut arrivals = LinkArrivals { ..w.arrivals };
+    let mut arrivals = LinkArrivals { keys: w.arrivals.keys.clone(), ..w.arrivals };
     let departed = &mut *w.departed;
     let mut arrival = arrivals.time();
     let mut service = s.ready::<TRACED>(now);
@@ -414,8 +418,14 @@ impl<P: Carried> Service<P> {
     /// The counters for a packet: its account's, or those of packets without one.
     #[inline(always)]
     fn counters(&mut self, pkt: &P) -> &mut FlowCounters {
-        let unaccounted = self.flow_counters.len() - 1;
-        &mut self.flow_counters[pkt.counted().unwrap_or(unaccounted)]
+        let account = pkt.counted().unwrap_or_else(|| self.unaccounted());
+        &mut self.flow_counters[account]
+    }
+    /// Apart, so that most packets need not look for it.
+    #[cold]
+    #[inline(never)]
+    fn unaccounted(&self) -> usize {
+        self.flow_counters.len() - 1
     }
 
     #[inline(always)]

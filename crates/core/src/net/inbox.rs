@@ -118,7 +118,11 @@ impl Inbox {
 
     /// The packets in order.
     pub fn arrivals(&self) -> LinkArrivals<'_, Packet> {
-        LinkArrivals { packets: &self.packets, keys: &self.keys[self.next..], base: self.base }
+        LinkArrivals {
+            packets: &self.packets,
+            keys: self.keys[self.next..].iter(),
+            base: self.base,
+        }
     }
     /// Measuring has not begun for packets that arrive before `until`.
     pub fn note_warmup(&mut self, until: Time) {
