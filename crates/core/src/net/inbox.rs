@@ -66,8 +66,7 @@ impl Inbox {
             2..=FEW_RUNS => merge(&mut self.keys, &mut self.scratch, &mut bounds[..=runs]),
             _ => sort(&mut self.keys, &mut self.scratch, &mut self.counts),
         }
-        let are_together = |k: &[u64]| k[0] >> PLACE_BITS == k[1] >> PLACE_BITS;
-        if !is_ranked && self.keys.windows(2).any(are_together) {
+        if !is_ranked {
             self.order_ties();
         }
     }
@@ -90,7 +89,9 @@ impl Inbox {
             }
             last = *key;
             let rank = rank(pkt);
-            is_ranked &= rank >= last_rank;
+            if rank < last_rank {
+                is_ranked = false;
+            }
             last_rank = rank;
         }
         if runs <= FEW_RUNS {
@@ -99,10 +100,20 @@ impl Inbox {
         Order { runs, bounds, is_ranked }
     }
 
+    /// Puts packets that arrive together into the order of their ranks.
     #[cold]
     fn order_ties(&mut self) {
-        for together in self.keys.chunk_by_mut(|a, b| a >> PLACE_BITS == b >> PLACE_BITS) {
-            together.sort_by_key(|key| rank(&self.packets[place(*key)]));
+        let packets = &self.packets;
+        let rank_of = |key: &u64| rank(&packets[place(*key)]);
+        let are_wrong =
+            |k: &[u64]| k[0] >> PLACE_BITS == k[1] >> PLACE_BITS && rank_of(&k[0]) > rank_of(&k[1]);
+        let mut rest = &mut self.keys[..];
+        while let Some(wrong) = rest.windows(2).position(are_wrong) {
+            let time = rest[wrong] >> PLACE_BITS;
+            let first = rest[..wrong].partition_point(|key| key >> PLACE_BITS < time);
+            let end = wrong + rest[wrong..].partition_point(|key| key >> PLACE_BITS == time);
+            rest[first..end].sort_by_key(rank_of);
+            rest = &mut rest[end..];
         }
     }
 
@@ -221,7 +232,8 @@ fn merge_two(mut left: &[u64], mut right: &[u64], into: &mut [u64]) {
 /// Sorts keys of many flows: first they are spread over buckets of time.
 fn sort(keys: &mut Vec<u64>, scratch: &mut Vec<u64>, counts: &mut Vec<u32>) {
     let n = keys.len();
-    let longest = keys.iter().max().expect("there are some");
+    // As long as the longest key, and quicker found.
+    let longest = keys.iter().fold(0, |all, key| all | key);
     let buckets = (n.next_power_of_two() / 2).max(2);
     let shift = (u64::BITS - longest.leading_zeros()).saturating_sub(buckets.trailing_zeros());
     counts.clear();
