@@ -84,9 +84,9 @@ impl Outbox {
 /// Packets that have arrived for an end: consecutive in memory, or chained.
 #[derive(Debug)]
 pub struct Arrivals<'a, const CHAINED: bool> {
-    packets: &'a [Packet],
+    pub packets: &'a [Packet],
     /// Of each packet in a chain, the place of the one after it.
-    links: &'a [u32],
+    pub links: &'a [u32],
     /// The place of the next one.
     pub at: usize,
     /// For each packet taken, the number of packets sent before; only if somebody wants to know.

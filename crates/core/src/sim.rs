@@ -32,6 +32,7 @@ use crate::net::tap::{End, NoTap, Tap};
 use crate::packet::{Flags, Packet};
 use crate::prefetch;
 use crate::probe::Transfer;
+use crate::sack::SackStore;
 use crate::scenario::Run;
 use crate::time::{Span, Time};
 
@@ -127,7 +128,7 @@ pub struct Simulation<T = NoTap> {
     senders: Deadlines,
     back: Deadlines,
     receivers: Deadlines,
-    /// Flows whose turn it is.
+    /// Flows whose turn it is, and some behind them.
     due: Vec<u32>,
     network: Network,
     /// The links that are in hosts that send.
@@ -270,97 +271,33 @@ impl<T: Tap> Simulation<T> {
     /// its delay.
     #[inline(always)]
     fn run_each_sender(&mut self, due_until: Time, until: impl Fn(Span) -> Time) {
-        let mut due = std::mem::take(&mut self.due);
-        self.senders.take_due(due_until, &mut due);
+        let count = self.senders.take_due(due_until, &mut self.due);
+        let Simulation { due, slots, groups, senders, network, out, taps, .. } = self;
+        let (are_many, slots) = (slots.len() > MANY_FLOWS, &mut slots[..]);
         // A flow sends into the inbox of its first element. Most flows have the same one. And most often the flow before
         // was one of its group.
         let (mut first, mut group, mut end) = (None, None, Time::ZERO);
-        for (n, &i) in due.iter().enumerate() {
-            if self.slots.len() > MANY_FLOWS {
-                self.fetch_senders(&due, n);
+        for turn in turns(due, count) {
+            if are_many {
+                fetch_senders(slots, &out.sacks, turn);
             }
-            let of = self.slots[i as usize].group;
-            if group != Some(of) {
-                group = Some(of);
-                let path = &self.groups[of].forward;
-                (self.out.delay, self.out.not_before) = (path.delay, path.not_before);
+            let i = turn[0] as usize;
+            let slot = &mut slots[i];
+            if group != Some(slot.group) {
+                group = Some(slot.group);
+                let path = &groups[slot.group].forward;
+                (out.delay, out.not_before) = (path.delay, path.not_before);
                 end = until(path.delay);
                 let node = path.nodes[0];
                 if first != Some(node) {
-                    first.into_iter().chain([node]).for_each(|n| self.swap_inbox(n));
+                    first.into_iter().chain([node]).for_each(|n| swap_inbox(network, out, n));
                     first = Some(node);
                 }
             }
-            self.run_sender(i as usize, end);
+            let next = run_sender(slot, end, out, taps);
+            senders.set(i, next.saturating_add(out.delay));
         }
-        first.into_iter().for_each(|n| self.swap_inbox(n));
-        self.due = due;
-    }
-
-    /// Exchanges the packets of an element's inbox with those of the outbox.
-    fn swap_inbox(&mut self, n: usize) {
-        std::mem::swap(&mut self.out.packets, &mut self.network.inbox(n).packets);
-    }
-
-    /// Fetches into the cache what the sending ends after the `n`th one will touch: a cache miss takes longer than a
-    /// flow's turn.
-    #[inline(always)]
-    fn fetch_senders(&self, due: &[u32], n: usize) {
-        self.fetch_slot(due, n);
-        if let Some(slot) = self.slot_of_turn(due, n + FETCH_STATE) {
-            slot.flow.fetch(true);
-            (0..3).for_each(|i| prefetch::place(&slot.acks, slot.read + i));
-        }
-        if let Some(slot) = self.slot_of_turn(due, n + FETCH_DATA) {
-            slot.flow.fetch_data(true);
-            let ack = slot.acks.get(slot.read);
-            ack.into_iter().for_each(|ack| self.out.sacks.fetch(ack.sack));
-        }
-    }
-
-    /// The same of the receiving ends, whose arrivals most often come from the same element as those of the `n`th one.
-    #[inline(always)]
-    fn fetch_receivers(&self, due: &[u32], n: usize, last: usize) {
-        self.fetch_slot(due, n);
-        if let Some(slot) = self.slot_of_turn(due, n + FETCH_STATE) {
-            slot.flow.fetch(false);
-            prefetch::end(&slot.acks);
-        }
-        if let Some(slot) = self.slot_of_turn(due, n + FETCH_DATA) {
-            slot.flow.fetch_data(false);
-            let chain = self.chains[due[n + FETCH_DATA] as usize];
-            let (departed, _) = self.network.departed(last);
-            for packet in [chain.first, chain.last] {
-                (0..2).for_each(|i| prefetch::place(departed, packet as usize + i));
-            }
-        }
-    }
-
-    #[inline(always)]
-    fn fetch_slot(&self, due: &[u32], n: usize) {
-        if let Some(&slot) = due.get(n + FETCH_SLOT) {
-            prefetch::place(&self.slots, slot as usize);
-        }
-    }
-
-    #[inline(always)]
-    fn slot_of_turn(&self, due: &[u32], n: usize) -> Option<&FlowSlot> {
-        due.get(n).and_then(|i| self.slots.get(*i as usize))
-    }
-
-    /// Runs a sending end, whose path the outbox knows.
-    #[inline(always)]
-    fn run_sender(&mut self, i: usize, until: Time) {
-        let slot = &mut self.slots[i];
-        let before = self.out.packets.len();
-        let mut arrivals = ArrivalList::new(&slot.acks, slot.read);
-        let shown = self.taps.open(&mut arrivals, &self.out.sacks);
-        let next = slot.flow.run_sender(&mut arrivals, until, &mut self.out);
-        self.taps.close(End::Client, shown, &arrivals, &self.out, before);
-        slot.read = arrivals.at;
-        let next = slot.acks.get(slot.read).map_or(next, |ack| next.min(ack.enqueued_at));
-        drop_taken(&mut slot.acks, &mut slot.read);
-        self.senders.set(i, next.saturating_add(self.out.delay));
+        first.into_iter().for_each(|n| swap_inbox(network, out, n));
     }
 
     /// Tells hosts what their own queues do. They learn it at once, so that a window is as short as can be.
@@ -395,8 +332,8 @@ impl<T: Tap> Simulation<T> {
     /// Delivers to links what receiving ends have sent towards them.
     fn release(&mut self, until: Time) {
         let mut due = std::mem::take(&mut self.due);
-        self.back.take_due(until, &mut due);
-        for &i in &due {
+        let count = self.back.take_due(until, &mut due);
+        for &i in &due[..count] {
             let i = i as usize;
             let slot = &mut self.slots[i];
             let waiting = &slot.held[slot.released..];
@@ -414,32 +351,49 @@ impl<T: Tap> Simulation<T> {
     fn forward(&mut self, n: usize) {
         let (mut departed, mut links, forwarded) = self.network.take_departed(n);
         links.resize(departed.len(), CHAIN_END);
-        let (initial_flows, is_last) = (self.initial_flows, self.network.is_last(n));
+        let is_last = self.network.is_last(n);
+        let Simulation {
+            initial_flows,
+            slots,
+            groups,
+            chains,
+            senders,
+            receivers,
+            network,
+            ends,
+            taps,
+            out,
+            delivered_packets,
+            ..
+        } = self;
+        let (initial_flows, chains) = (*initial_flows, &mut chains[..]);
         for (place, pkt) in (forwarded..).zip(&mut departed[forwarded..]) {
-            pkt.hop += 1;
             if !is_last {
-                let group = &self.groups[usize::from(pkt.group.number)];
+                pkt.hop += 1;
+                let group = &groups[usize::from(pkt.group.number)];
                 let path = if pkt.is_ack() { &group.back } else { &group.forward };
                 if let Some(next) = path.nodes.get(usize::from(pkt.hop)) {
-                    self.network.hand_on(*next, pkt);
+                    network.hand_on(*next, pkt);
                     continue;
                 }
             }
             if pkt.flags.has(Flags::CORRUPT) {
-                self.discard(pkt);
+                discard(pkt, ends, taps, out);
                 continue;
             }
             let flow = pkt.flow as usize;
             let i = if flow < initial_flows { flow } else { slot_of(pkt.flow, initial_flows) };
             if pkt.is_ack() {
-                self.take_ack(i, pkt);
+                let slot = &mut slots[i];
+                take_ack(&mut slot.acks, pkt);
+                senders.advance(i, pkt.enqueued_at + groups[slot.group].forward.delay);
                 continue;
             }
-            self.delivered_packets += 1;
-            let chain = &mut self.chains[i];
+            *delivered_packets += 1;
+            let chain = &mut chains[i];
             if chain.first == CHAIN_END {
                 chain.first = place as u32;
-                self.receivers.advance(i, pkt.enqueued_at);
+                receivers.advance(i, pkt.enqueued_at);
             } else {
                 links[chain.last as usize] = place as u32;
             }
@@ -448,74 +402,134 @@ impl<T: Tap> Simulation<T> {
         self.network.give_back(n, departed, links);
     }
 
-    /// A host finds that a bit was flipped.
-    #[cold]
-    fn discard(&mut self, pkt: &Packet) {
-        self.ends.lose(pkt.enqueued_at, pkt, DropReason::Checksum);
-        self.taps.arrive(pkt, &self.out.sacks);
-        self.out.sacks.take(pkt.sack);
-    }
-
-    /// An ACK comes out of the network. Apart, so that the usual way of data keeps its registers.
-    #[inline(never)]
-    fn take_ack(&mut self, i: usize, pkt: &Packet) {
-        let slot = &mut self.slots[i];
-        slot.acks.push(*pkt);
-        let delay = self.groups[slot.group].forward.delay;
-        self.senders.advance(i, pkt.enqueued_at + delay);
-    }
-
     /// Runs the receiving ends on packets that have arrived before `until`.
     fn run_receivers(&mut self, until: Time) {
         let mut due = std::mem::take(&mut self.due);
-        self.receivers.take_due(until, &mut due);
+        let count = self.receivers.take_due(until, &mut due);
+        let Simulation {
+            slots, groups, chains, senders, back, receivers, network, out, taps, ..
+        } = self;
+        let (are_many, slots, chains) = (slots.len() > MANY_FLOWS, &mut slots[..], &mut chains[..]);
         let (mut group, mut way) = (None, Way::default());
-        for (n, &i) in due.iter().enumerate() {
-            let of = self.slots[i as usize].group;
-            if group != Some(of) {
-                group = Some(of);
-                way = self.open_way_back(of);
+        let mut arrivals = ArrivalChain::new(&[], &[], CHAIN_END);
+        for turn in turns(&mut due, count) {
+            let i = turn[0] as usize;
+            let slot = &slots[i];
+            if group != Some(slot.group) {
+                group = Some(slot.group);
+                way = open_way_back(&groups[slot.group], out);
+                (arrivals.packets, arrivals.links) = network.departed(way.last);
             }
-            if self.slots.len() > MANY_FLOWS {
-                self.fetch_receivers(&due, n, way.last);
+            if are_many {
+                fetch_receivers(slots, chains, arrivals.packets, turn);
             }
-            self.run_receiver(i as usize, until, way);
+            let slot = &mut slots[i];
+            arrivals.at = std::mem::replace(&mut chains[i], Chain::EMPTY).first as usize;
+            let goal = if way.has_nodes { &mut slot.held } else { &mut slot.acks };
+            swap(&mut out.packets, goal);
+            let before = out.packets.len();
+            let shown = taps.open(&mut arrivals, &out.sacks);
+            let next = slot.flow.run_receiver(&mut arrivals, until, out);
+            taps.close(End::Server, shown, &arrivals, out, before);
+            if let Some(pkt) = out.packets.get(before) {
+                match way.has_nodes {
+                    true => back.advance(i, pkt.enqueued_at),
+                    false => senders.advance(i, pkt.enqueued_at + way.forward),
+                }
+            }
+            swap(&mut out.packets, goal);
+            receivers.set(i, next);
         }
         self.due = due;
     }
+}
 
-    /// What the outbox has to know before the receiving ends of a group run, and what these have to know.
-    fn open_way_back(&mut self, group: usize) -> Way {
-        let Group { forward, back, .. } = &self.groups[group];
-        (self.out.delay, self.out.not_before) = (back.delay, back.not_before);
-        Way {
-            last: *forward.nodes.last().expect("a path has a link"),
-            has_nodes: !back.nodes.is_empty(),
-            forward: forward.delay,
+/// A host finds that a bit was flipped.
+#[cold]
+fn discard<T: Tap>(pkt: &Packet, ends: &mut Ledger, taps: &mut Taps<T>, out: &mut Outbox) {
+    ends.lose(pkt.enqueued_at, pkt, DropReason::Checksum);
+    taps.arrive(pkt, &out.sacks);
+    out.sacks.take(pkt.sack);
+}
+
+/// An ACK comes out of the network. Apart, so that the usual way of data keeps its registers.
+#[inline(never)]
+fn take_ack(acks: &mut Vec<Packet>, pkt: &Packet) {
+    acks.push(*pkt);
+}
+
+/// What the outbox has to know before the receiving ends of a group run, and what these have to know.
+fn open_way_back(group: &Group, out: &mut Outbox) -> Way {
+    let Group { forward, back, .. } = group;
+    (out.delay, out.not_before) = (back.delay, back.not_before);
+    Way {
+        last: *forward.nodes.last().expect("a path has a link"),
+        has_nodes: !back.nodes.is_empty(),
+        forward: forward.delay,
+    }
+}
+
+/// For each turn the flow that has it and those that have the next ones. Behind the last turn they are any flows.
+#[inline(always)]
+fn turns(due: &mut Vec<u32>, count: usize) -> impl Iterator<Item = &[u32]> {
+    due.resize(due.len().max(count + FETCH_SLOT), 0);
+    due[..count + FETCH_SLOT].windows(FETCH_SLOT + 1)
+}
+
+/// Exchanges the packets of an element's inbox with those of the outbox.
+fn swap_inbox(network: &mut Network, out: &mut Outbox, n: usize) {
+    std::mem::swap(&mut out.packets, &mut network.inbox(n).packets);
+}
+
+/// Fetches into the cache what the sending ends of later turns will touch: a cache miss takes longer than a turn.
+#[inline(always)]
+fn fetch_senders(slots: &[FlowSlot], sacks: &SackStore, turn: &[u32]) {
+    prefetch::place(slots, turn[FETCH_SLOT] as usize);
+    if let Some(slot) = slots.get(turn[FETCH_STATE] as usize) {
+        slot.flow.fetch(true);
+        (0..3).for_each(|i| prefetch::place(&slot.acks, slot.read + i));
+    }
+    if let Some(slot) = slots.get(turn[FETCH_DATA] as usize) {
+        slot.flow.fetch_data(true);
+        let ack = slot.acks.get(slot.read);
+        ack.into_iter().for_each(|ack| sacks.fetch(ack.sack));
+    }
+}
+
+/// The same of the receiving ends, whose arrivals most often are among the same departures.
+#[inline(always)]
+fn fetch_receivers(slots: &[FlowSlot], chains: &[Chain], departed: &[Packet], turn: &[u32]) {
+    prefetch::place(slots, turn[FETCH_SLOT] as usize);
+    if let Some(slot) = slots.get(turn[FETCH_STATE] as usize) {
+        slot.flow.fetch(false);
+        prefetch::end(&slot.acks);
+    }
+    let soon = turn[FETCH_DATA] as usize;
+    if let (Some(slot), Some(chain)) = (slots.get(soon), chains.get(soon)) {
+        slot.flow.fetch_data(false);
+        for packet in [chain.first, chain.last] {
+            (0..2).for_each(|i| prefetch::place(departed, packet as usize + i));
         }
     }
+}
 
-    #[inline(always)]
-    fn run_receiver(&mut self, i: usize, until: Time, way: Way) {
-        let slot = &mut self.slots[i];
-        let (goal, wakes, on_top) = match way.has_nodes {
-            false => (&mut slot.acks, &mut self.senders, way.forward),
-            true => (&mut slot.held, &mut self.back, Span::ZERO),
-        };
-        swap(&mut self.out.packets, goal);
-        let before = self.out.packets.len();
-        let (departed, links) = self.network.departed(way.last);
-        let mut arrivals = ArrivalChain::new(departed, links, self.chains[i].first);
-        let shown = self.taps.open(&mut arrivals, &self.out.sacks);
-        let next = slot.flow.run_receiver(&mut arrivals, until, &mut self.out);
-        self.taps.close(End::Server, shown, &arrivals, &self.out, before);
-        if let Some(pkt) = self.out.packets.get(before) {
-            wakes.advance(i, pkt.enqueued_at + on_top);
-        }
-        swap(&mut self.out.packets, goal);
-        self.chains[i] = Chain::EMPTY;
-        self.receivers.set(i, next);
-    }
+/// Runs a sending end, whose path the outbox knows. Returns when it has something to do next.
+#[inline(always)]
+fn run_sender<T: Tap>(
+    slot: &mut FlowSlot,
+    until: Time,
+    out: &mut Outbox,
+    taps: &mut Taps<T>,
+) -> Time {
+    let before = out.packets.len();
+    let mut arrivals = ArrivalList::new(&slot.acks, slot.read);
+    let shown = taps.open(&mut arrivals, &out.sacks);
+    let next = slot.flow.run_sender(&mut arrivals, until, out);
+    taps.close(End::Client, shown, &arrivals, out, before);
+    slot.read = arrivals.at;
+    let next = slot.acks.get(slot.read).map_or(next, |ack| next.min(ack.enqueued_at));
+    drop_taken(&mut slot.acks, &mut slot.read);
+    next
 }
 
 /// A function of its own, so that it always reads in the width in which it wrote. The processor waits where a wide read

@@ -1,5 +1,7 @@
 //! When each of many elements wants to run.
 
+use std::hint::select_unpredictable;
+
 use crate::time::Time;
 
 /// Elements whose earliest deadline is kept as one.
@@ -41,26 +43,31 @@ impl Deadlines {
         self.earliest.iter().copied().min().unwrap_or(Time::NEVER)
     }
     /// Takes out the elements whose deadline is before `until`, in their order: they have none until it is set
-    /// again.
+    /// again. They are the first ones of `due`, which gets room for all; returns their number.
     #[inline]
-    pub fn take_due(&mut self, until: Time, due: &mut Vec<u32>) {
-        due.clear();
-        for (block, earliest) in self.earliest.iter_mut().enumerate() {
+    pub fn take_due(&mut self, until: Time, due: &mut Vec<u32>) -> usize {
+        if due.len() < self.at.len() {
+            due.resize(self.at.len(), 0);
+        }
+        let (due, mut count) = (&mut due[..], 0);
+        let blocks = self.at.chunks_mut(BLOCK).zip(&mut self.earliest);
+        for (first, (block, earliest)) in (0..).step_by(BLOCK).zip(blocks) {
             if *earliest >= until {
                 continue;
             }
-            let first = block * BLOCK;
             let mut rest = Time::NEVER;
-            for (i, at) in self.at[first..].iter_mut().take(BLOCK).enumerate() {
-                if *at < until {
-                    due.push((first + i) as u32);
-                    *at = Time::NEVER;
-                } else {
-                    rest = rest.min(*at);
-                }
+            // Whether one is due cannot be predicted, so there is no branch.
+            for (i, at) in (first..).zip(block) {
+                let (then, is_due) = (*at, *at < until);
+                due[count] = i;
+                count += usize::from(is_due);
+                let left = select_unpredictable(is_due, Time::NEVER, then);
+                *at = left;
+                rest = rest.min(left);
             }
             *earliest = rest;
         }
+        count
     }
 }
 
@@ -80,10 +87,10 @@ mod tests {
         for now in 0..1500 {
             let until = Time(now);
             assert!(deadlines.earliest() <= *plain.iter().min().unwrap());
-            deadlines.take_due(until, &mut due);
+            let count = deadlines.take_due(until, &mut due);
             let expected = (0..).zip(&plain).filter(|(_, at)| **at < until).map(|(i, _)| i);
-            assert!(due.iter().copied().eq(expected));
-            for i in due.drain(..) {
+            assert!(due[..count].iter().copied().eq(expected));
+            for &i in &due[..count] {
                 let later = if rng.below(4) == 0 { Time::NEVER } else { Time(now + rng.below(90)) };
                 deadlines.set(i as usize, later);
                 plain[i as usize] = later;

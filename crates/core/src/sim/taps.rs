@@ -35,7 +35,7 @@ impl<T: Tap> Taps<T> {
         if !T::ON {
             return Vec::new();
         }
-        arrivals.log = Some(Vec::new());
+        arrivals.log.get_or_insert_default().clear();
         arrivals.rest().into_iter().map(|p| (p, sacks.get(p.sack))).collect()
     }
 
