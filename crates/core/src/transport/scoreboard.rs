@@ -499,7 +499,8 @@ impl Scoreboard {
             false => (self.una..ack).map(|seq| self.payload(seq)).sum(),
         };
         self.una = ack;
-        self.detect_from = self.detect_from.max(ack);
+        debug_assert!(self.detect_from <= ack);
+        self.detect_from = ack;
         let newest = micros_after(last.sent_at, now);
         self.rack.advance_to(last.sent_at, ack - 1, newest);
         self.delivery.first_sent_us = last.sent_at.as_micros();

@@ -355,7 +355,9 @@ impl End for Sender {
     /// A packet from the receiver arrives.
     #[inline(always)]
     fn on_packet(&mut self, now: Time, pkt: &Packet, out: &mut Outbox) {
-        self.data.max_window_kib = self.data.max_window_kib.max(pkt.window);
+        if pkt.window > self.data.max_window_kib {
+            self.data.max_window_kib = pkt.window;
+        }
         if self.phase != Phase::Established || pkt.flags.has(Flags::SYN) || pkt.payload > 0 {
             self.on_opening(now, pkt, out);
         } else if pkt.seq > self.board.una

@@ -384,9 +384,7 @@ impl Sender {
     #[inline(never)]
     fn announce_cwr(&mut self, first: &mut Packet) {
         self.ecn.announces_cwr = false;
-        if self.ecn.mode == EcnMode::Classic {
-            first.bits = TcpBits::CWR;
-        }
+        first.bits = TcpBits::CWR;
     }
 
     /// Sends `n` lost segments of one burst again, as one.

@@ -11,6 +11,7 @@ use crate::element::Outbox;
 use crate::packet::{Flags, Packet, Stamp};
 use crate::sack::Blocks;
 use crate::time::{Span, Time};
+use crate::transport::ecn::EcnMode;
 use crate::transport::rack::REORDERING_DEFAULT;
 use crate::transport::scoreboard::{AckOutcome, Incoming};
 use crate::transport::wheel;
@@ -527,7 +528,7 @@ impl Sender {
         r.reduction = Reduction::begin(self.win.cwnd);
         self.win.cwnd_count = 0;
         self.congestion(why, now);
-        self.ecn.announces_cwr = true;
+        self.ecn.announces_cwr = self.ecn.mode == EcnMode::Classic;
     }
 
     fn end_reduction(&mut self) {
@@ -684,7 +685,7 @@ impl Sender {
         self.recovery.state = CaState::Loss;
         self.recovery.high_seq = self.board.nxt;
         self.recovery.probe = None;
-        self.ecn.announces_cwr = true;
+        self.ecn.announces_cwr = self.ecn.mode == EcnMode::Classic;
         self.recovery.frto = new_episode || self.timers.retransmits > 0;
         if let Some(signals) = self.cc.signals() {
             signals.on_timeout(self.board.lost_total, &self.win);
