@@ -29,8 +29,10 @@ const TENTH: Span = Span::from_millis(100);
 const LIMITED: usize = 5;
 const SHARED: usize = 10;
 const MOST_OVERHEAD: f64 = 0.5;
-/// A share of lost packets is one of so many at least; the highest of the last seconds counts.
+/// A share of lost packets is one of so many at least, within the time between RTCP's receiver reports (0.5 to 1.5 s);
+/// the highest of the last seconds counts.
 const COUNTED: u32 = 20;
+const REPORTED: Span = Span::from_secs(1);
 const LOSSES: Span = Span::from_secs(10);
 /// Parity: with shorter round trips repeats suffice, and small frames get none unless the round trip is long.
 const LEAST_RTT: Span = Span::from_millis(20);
@@ -147,6 +149,7 @@ struct Parity {
 /// Packets that reports told of since the last share was taken, and lost ones among them.
 #[derive(Copy, Clone, Debug, Default)]
 struct Counted {
+    since: Time,
     packets: u32,
     lost: u32,
 }
@@ -258,9 +261,9 @@ impl Repairs {
         let Sender { counted, losses, .. } = &mut self.sender;
         counted.packets += fates.len() as u32;
         counted.lost += fates.iter().filter(|fate| fate.arrived.is_none()).count() as u32;
-        if counted.packets >= COUNTED {
+        if counted.packets >= COUNTED && now >= counted.since + REPORTED {
             let share = f64::from(counted.lost) / f64::from(counted.packets);
-            *counted = Counted::default();
+            *counted = Counted { since: now, ..Counted::default() };
             while losses.back().is_some_and(|(_, loss)| *loss <= share) {
                 losses.pop_back();
             }
@@ -619,22 +622,24 @@ mod tests {
     fn parity_follows_the_highest_loss_of_ten_seconds() {
         let mut call = Call::new(Repair::NackFec);
         assert_eq!(call.frame(0).len(), 4);
-        call.lose(10, 1, 10); // not yet twenty packets
+        call.lose(10, 1, 20); // within the first second
         assert_eq!(call.frame(20).len(), 4);
-        call.lose(30, 1, 10);
-        call.lose(5000, 0, 20);
-        let mut packets = call.frame(10_000);
-        packets.extend(call.frame(10_020));
+        call.lose(1010, 3, 19);
+        assert_eq!(call.repairs.sender.losses, [(at(1010), 4.0 / 39.0)]);
+        call.lose(2020, 0, 19); // not yet twenty packets
+        call.lose(3030, 0, 20);
+        let mut packets = call.frame(10_980);
+        packets.extend(call.frame(11_000));
         assert_eq!(packets.iter().filter(|p| p.window == IS_PARITY).count(), 3);
         for packet in &packets[3..10] {
-            call.arrive(10_030, packet);
+            call.arrive(11_009, packet);
         }
         assert_eq!(call.complete(), 1);
-        call.arrive(10_031, &packets[10]);
+        call.arrive(11_010, &packets[10]);
         assert_eq!(call.complete(), 1);
         // The frames before, of which nothing came, are asked for; what parity restored is not.
         assert_eq!(call.repairs.receiver.missing.len(), 8);
-        assert_eq!(call.frame(10_031).len() + call.frame(10_051).len(), 8);
+        assert_eq!(call.frame(11_011).len() + call.frame(11_031).len(), 8);
     }
 
     #[test]
@@ -642,7 +647,7 @@ mod tests {
         let mut call = Call::new(Repair::NackFec);
         call.frame(0);
         assert_eq!(call.repairs.encoder_share(at(0)), 1.0);
-        call.lose(0, 2, 40);
+        call.lose(1000, 2, 40);
         let mut sizes = [0.0; 2];
         for n in 1..200 {
             let packets = call.frame(20 * n);
