@@ -222,6 +222,7 @@ impl Traffic for Spec {
             stop: place.stop,
             due: Time::NEVER,
             paced_until: start,
+            is_held: false,
             blocked_since: None,
             audio,
             srtt: Span::ZERO,
@@ -289,6 +290,8 @@ struct Sender {
     /// When packets are to leave next; the last packet fills the pacing rate until then.
     due: Time,
     paced_until: Time,
+    /// Whether the pacer holds back what waits.
+    is_held: bool,
     /// Since when the window is full.
     blocked_since: Option<Time>,
     audio: Option<Audio>,
@@ -369,6 +372,9 @@ impl Sender {
         // Time that has passed while nothing waited is not made up for.
         let is_early = self.cc.bursts_early();
         let (early, late) = if is_early { (burst, Span::ZERO) } else { (Span::ZERO, burst) };
+        // What waits leaves once the burst before it has had its time, and not with the next report (libwebrtc's pacer).
+        let early = if self.is_held && self.paced_until > now { Span::ZERO } else { early };
+        self.is_held = false;
         self.paced_until = self.paced_until.max(now.saturating_sub(late));
         self.due = Time::NEVER;
         let is_even = self.cc.splits_evenly();
@@ -384,6 +390,7 @@ impl Sender {
                 if self.probe.is_some() { (Span::ZERO, Span::ZERO) } else { (early, late) };
             if self.paced_until > now + early {
                 self.due = self.paced_until.max(now + late);
+                self.is_held = true;
                 break;
             }
             let media = match waiting {
@@ -649,5 +656,37 @@ impl Flow for Media {
         let mut all = self.stream.frames.experience(now, self.sender.stop, self.receiver.newest);
         all.feedback_bytes = self.receiver.reporter.reported_bytes;
         Some(all)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A key frame of 65 kB waits in the pacer of `gcc`, and a frame is captured every 33 ms meanwhile: all leaves in bursts of
+    /// what 40 ms of the pacing rate (1.1 Mb/s) allow, and a packet more.
+    #[test]
+    fn what_waits_in_the_pacer_leaves_in_whole_bursts() {
+        let keys = serde_json::json!({
+            "cc": "gcc", "options": {"probing": "off"}, "encoder": "even", "repair": "none", "interval_ns": 33_333_333,
+            "rate_bps": 1_000_000, "rate_min_bps": 1_000_000, "rate_start_bps": 1_000_000,
+            "keyframe_interval_ns": 4_000_000_000_u64, "keyframe_ratio": 20.0,
+        });
+        let spec: Spec = serde_json::from_value(keys).expect("a media flow");
+        let mut flow = spec.build(&Place::first());
+        let mut out = Outbox::default();
+        flow.run_sender(&mut ArrivalList::new(&[], 0), Time(400_000_000), &mut out);
+        let mut bursts: Vec<(Time, u64)> = Vec::new();
+        for pkt in &out.packets {
+            match bursts.last_mut().filter(|(left, _)| *left == pkt.stamp) {
+                Some((_, bytes)) => *bytes += u64::from(pkt.payload),
+                None => bursts.push((pkt.stamp, pkt.payload.into())),
+            }
+        }
+        let allowed = 1.1e6 / 8.0 * 0.04;
+        assert_eq!(bursts.len(), 10, "{bursts:?}");
+        for (left, bytes) in bursts {
+            assert!((allowed..allowed + 1222.0).contains(&(bytes as f64)), "{bytes} B at {left:?}");
+        }
     }
 }
