@@ -1,10 +1,15 @@
-"""How far the models of media controllers are from libwebrtc or pion: the table of docs/model.md.
+"""How far the models of media controllers are from libwebrtc or pion: the tables of docs/model.md and docs/call.md.
 
 l4slab stacks build libwebrtc pion
 l4slab agree media --out DIR    # or media-pion
 python docs/media.py DIR [ANOTHER]
 
 With the folder of another comparison, a last column counts in how many cells the program's two runs are within the bar.
+Of the study `call` it takes the results of both engines, and the last column is about the program's two trials:
+
+l4slab reproduce call
+l4slab reproduce call --engine linux --where "sender = 'GCC' and encoder = 'VP8'"
+python docs/media.py results/call results/call-linux
 """
 
 from __future__ import annotations
@@ -26,15 +31,35 @@ QUANTITIES = {
 }
 
 
+def compared(folders: list[Path]) -> pl.DataFrame:
+    """A row per sender, cell and quantity: `kernel`, `simulator`, and two runs of the program, `one` and `again`."""
+    keys = ["sender", "cell", "quantity"]
+    if (folders[0] / "agreement.parquet").exists():
+        rows, *others = (pl.read_parquet(folder / "agreement.parquet").filter(flow="call") for folder in folders)
+        for other in others:
+            rows = rows.with_columns(one="kernel").join(other.select(*keys, again="kernel"), on=keys)
+        return rows
+    simulator, kernel = (
+        pl.read_parquet(folder / "flows.parquet")
+        .filter(flow="call", sender="GCC", encoder="VP8")
+        .sort("trial")
+        .with_columns(cell=pl.concat_str("line", "mbps", "rivals", separator=", "))
+        .unpivot(list(QUANTITIES), index=["sender", "cell", "trial"], variable_name="quantity")
+        .group_by(keys, maintain_order=True)
+        .agg(pl.col("value").mean(), one=pl.col("value").first(), again=pl.col("value").last())
+        for folder in folders
+    )
+    kernel = kernel.rename({"value": "kernel"})
+    return kernel.join(simulator.select(*keys, simulator="value"), on=keys, maintain_order="left")
+
+
 def main() -> None:
     """The table: medians over the cells, and how many are within the bar."""
     if len(sys.argv) not in (2, 3):
         sys.exit(__doc__)
-    rows, *again = (pl.read_parquet(Path(name) / "agreement.parquet").filter(flow="call") for name in sys.argv[1:])
+    rows = compared([Path(name) for name in sys.argv[1:]])
     titles = ["controller", "", "program", "model", "relative difference, median", "within", "cells"]
-    if again:
-        keys = ["sender", "cell", "quantity"]
-        rows = rows.join(again[0].select(*keys, again="kernel"), on=keys)
+    if "again" in rows.columns:
         titles.append("the program again")
     print(f"| {' | '.join(titles)} |\n" + "|---" * len(titles) + "|")
     for sender in rows["sender"].unique(maintain_order=True):
@@ -42,19 +67,20 @@ def main() -> None:
             cells = rows.filter(pl.col("sender") == sender, pl.col("quantity") == column).drop_nulls(
                 ["kernel", "simulator"]
             )
-            difference, *differences = (
-                (cells[name] - cells["kernel"]).abs() for name in ("simulator", "again") if name in cells.columns
-            )
-            allowed = (cells["kernel"] * relative).clip(lower_bound=absolute)
+            counts = [
+                int(((cells[other] - cells[one]).abs() <= (cells[one] * relative).clip(lower_bound=absolute)).sum())
+                for one, other in (("kernel", "simulator"), ("one", "again"))
+                if other in cells.columns
+            ]
             bar = " or ".join(
                 text
                 for text in (f"{100 * relative:g} %" * bool(relative), f"{absolute:g} {unit}" * bool(absolute))
                 if text
             )
             real, model = cells["kernel"].median(), cells["simulator"].median()
-            apart = (difference / cells["kernel"]).filter(cells["kernel"] > 0).median()
+            apart = (cells["simulator"] / cells["kernel"] - 1).abs().filter(cells["kernel"] > 0).median()
             of_it = f"{apart:.2f}" if isinstance(apart, float) and relative else ""
-            within, *others = (int((one <= allowed).sum()) for one in (difference, *differences))
+            within, *others = counts
             medians = f"{real:.2f} | {model:.2f} | {of_it}"
             last = "".join(f" {other} |" for other in others)
             print(f"| `{sender}` | {name}, {unit} | {medians} | {within} ({bar}) | {len(cells)} |{last}")
