@@ -100,12 +100,11 @@ pub struct Rates {
 }
 
 /// How frames differ in size.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum EncoderModel {
     /// All are alike.
-    #[default]
     Even,
     Uniform,
     Lognormal,
