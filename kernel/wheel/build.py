@@ -113,6 +113,8 @@ def make(out: Path) -> tuple[Path, Path]:
         archive[f"{engine}/data/{name}"] = (compiling.DATA / name).read_bytes(), False
     for path in (compiling.PRAGUE, *compiling.PRAGUE.parent.glob("[A-Z]*")):
         archive[f"{engine}/data/tcp_prague/{path.name}"] = path.read_bytes(), False
+    for path in compiling.CLOCK.iterdir():
+        archive[f"{engine}/data/{compiling.CLOCK.name}/{path.name}"] = path.read_bytes(), False
 
     out.mkdir(parents=True, exist_ok=True)
     made = out / f"{NAME}-{version}-{TAG}.whl", out / f"{NAME}-{version}.tar.gz"

@@ -136,6 +136,7 @@ def test_every_part_has_its_licence_and_its_source(builder: ModuleType, cache: P
     engine = "l4slab/engines/linux"
     assert {"PKG-INFO", "pyproject.toml", "build.py", "kernel.config", "l4slab_linux/__init__.py"} <= names
     assert {f"{engine}/compiling.py", f"{engine}/data/lab.c", f"{engine}/data/tcp_prague/tcp_prague.c"} <= names
+    assert {f"{engine}/data/um_clock/{name}" for name in ("um_clock.c", "um_clock.h", "um_vdso.c")} <= names
     assert {f"licenses/{name}" for name in licences} <= names
 
 

@@ -71,6 +71,40 @@ def test_the_source_is_patched_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert (tmp_path / "net/ipv4/tcp_prague.c").read_text() == "int x;\n"
 
 
+def _with_clock(source: Path) -> dict[Path, str]:
+    """Files of a source in which the clock's calls fit, by path."""
+    found: dict[Path, str] = {}
+    for name, stands, _ in compiling._CLOCK_EDITS:
+        found[source / name] = found.get(source / name, "") + stands
+    return found
+
+
+def test_the_clock_is_shared_where_all_of_it_fits(tmp_path: Path) -> None:
+    for path, text in _with_clock(tmp_path).items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    for _ in range(2):
+        compiling._share_clock(tmp_path)
+        for name, _, becomes in compiling._CLOCK_EDITS:
+            assert (tmp_path / name).read_text().count(becomes) == 1
+    for name, folders in compiling._CLOCK_FILES.items():
+        assert {(tmp_path / folder / name).read_bytes() for folder in folders} == {
+            (compiling.CLOCK / name).read_bytes()
+        }
+    assert {*compiling._CLOCK_FILES} == {path.name for path in compiling.CLOCK.iterdir()}
+
+
+@pytest.mark.parametrize("other", sorted({name for name, *_ in compiling._CLOCK_EDITS}))
+def test_a_source_in_which_the_clock_does_not_fit_is_left_alone(tmp_path: Path, other: str) -> None:
+    files = _with_clock(tmp_path)
+    files[tmp_path / other] = "another version\n"
+    for path, text in files.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    compiling._share_clock(tmp_path)
+    assert {path: path.read_text() for path in tmp_path.rglob("*") if path.is_file()} == files
+
+
 def test_without_a_kernel(cache: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     assert kernels.installed() is None
     with pytest.raises(InputError, match="l4slab linux build"):

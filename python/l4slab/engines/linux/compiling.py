@@ -1,9 +1,10 @@
 """Compiling a kernel: what is changed in its source, the modules that are put beside its own, and `make`.
 
-Changed are four things: HZ of arch/um, which is no option there, is 250 as in the kernels of Debian and Ubuntu
+Changed are five things: HZ of arch/um, which is no option there, is 250 as in the kernels of Debian and Ubuntu
 (CUBIC's clock ticks in jiffies); a veth pair is a wire, on which the time at which TCP wanted to send is not told (else
 `fq` of a router would take it for the time of arrival); a congestion control may say how many segments leave at once,
-as in the kernels of L4STeam; and the project's TCP Prague is put beside the other congestion controls.
+as in the kernels of L4STeam; a process reads the clock without a system call (`data/um_clock`); and the project's TCP
+Prague is put beside the other congestion controls.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from l4slab.engines.linux.tools import BuildError, Failed, Progress, do
 
 DATA = Path(__file__).parent / "data"
 PRAGUE = DATA / "tcp_prague" / "tcp_prague.c"
+CLOCK = DATA / "um_clock"
 HZ = 250
 # By file: what stands there once, and what takes its place.
 _EDITS = {
@@ -41,6 +43,44 @@ _EDITS = {
         "\t\ttcp_tso_autosize(sk, mss_now, min_tso);\n",
     ),
 }
+# Files of the clock, and the folders of a source that get them.
+_CLOCK_FILES = {
+    "um_clock.c": ("arch/um/kernel",),
+    "um_clock.h": ("arch/um/kernel", "arch/x86/um/vdso"),
+    "um_vdso.c": ("arch/x86/um/vdso",),
+}
+# Where they are called: a file, what stands there once, and what takes its place.
+_CLOCK_EDITS = (
+    ("arch/um/kernel/Makefile", "\nobj-y += load_file.o\n", "\nobj-y += load_file.o um_clock.o\n"),
+    (
+        "arch/um/kernel/time.c",
+        "\nstatic void time_travel_set_time(unsigned long long ns)\n{",
+        "\nvoid um_clock_set(unsigned long long ns);\n\nstatic void time_travel_set_time(unsigned long long ns)\n{",
+    ),
+    ("arch/um/kernel/time.c", "\n\ttime_travel_time = ns;\n", "\n\ttime_travel_time = ns;\n\tum_clock_set(ns);\n"),
+    (
+        "arch/um/os-Linux/skas/process.c",
+        "\nvoid userspace(struct uml_pt_regs *regs)\n",
+        "\nvoid um_clock_add(void);\n\nvoid userspace(struct uml_pt_regs *regs)\n",
+    ),
+    (
+        "arch/um/os-Linux/skas/process.c",
+        "\n\t\tUPT_SYSCALL_NR(regs) = -1; /* Assume: It's not a syscall */\n",
+        "\n\t\tum_clock_add();\n\t\tUPT_SYSCALL_NR(regs) = -1; /* Assume: It's not a syscall */\n",
+    ),
+    (
+        "arch/x86/um/vdso/vma.c",
+        "\nint arch_setup_additional_pages(struct linux_binprm *bprm, int uses_interp)\n",
+        "\nstruct vm_area_struct *um_clock_map(struct mm_struct *mm, unsigned long vdso);\n\n"
+        "int arch_setup_additional_pages(struct linux_binprm *bprm, int uses_interp)\n",
+    ),
+    (
+        "arch/x86/um/vdso/vma.c",
+        "\n\tmmap_write_unlock(mm);\n\n\treturn IS_ERR(vma)",
+        "\n\tif (!IS_ERR(vma))\n\t\tvma = um_clock_map(mm, um_vdso_addr);\n"
+        "\tmmap_write_unlock(mm);\n\n\treturn IS_ERR(vma)",
+    ),
+)
 _OUT = "l4slab-build"  # of a source: its objects
 _MODULES = "l4slab"  # of net: modules from outside of the source
 _MODULES_LINE = f"obj-y += {_MODULES}/\n"
@@ -52,8 +92,9 @@ _OBJECTS = 752  # about as many files are compiled
 def recipe() -> str:
     """A hash of what the default kernel is made from, but for the source."""
     digest = hashlib.sha256((DATA / "kernel.config").read_bytes())
-    digest.update(f"{HZ}{_EDITS}".encode())
-    digest.update(PRAGUE.read_bytes())
+    digest.update(f"{HZ}{_EDITS}{_CLOCK_EDITS}".encode())
+    for path in (PRAGUE, *(CLOCK / name for name in _CLOCK_FILES)):
+        digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 
 
@@ -80,6 +121,26 @@ def patch(source: Path) -> None:
     _copy_if_changed(PRAGUE, source / "net/ipv4" / PRAGUE.name)
     if line not in text:
         makefile.write_text(text + line)
+    _share_clock(source)
+
+
+def _share_clock(source: Path) -> None:
+    """Have processes read the clock without a system call. A source that is not as it was known to be is left alone:
+    there, each reading is one.
+    """
+    texts: dict[str, str] = {}
+    for name, stands, becomes in _CLOCK_EDITS:
+        if name not in texts:
+            texts[name] = (source / name).read_text() if (source / name).is_file() else ""
+        if becomes not in texts[name]:
+            if texts[name].count(stands) != 1:
+                return
+            texts[name] = texts[name].replace(stands, becomes)
+    for name, folders in _CLOCK_FILES.items():
+        for folder in folders:
+            _copy_if_changed(CLOCK / name, source / folder / name)
+    for name, text in texts.items():
+        _write_if_changed(source / name, text)
 
 
 def _copy_if_changed(here: Path, there: Path) -> None:
