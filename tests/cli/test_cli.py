@@ -8,13 +8,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 import l4slab
 import pytest
 from l4slab import _core, engines
 from l4slab.api import campaign
 from l4slab.base.packaged import studies
 from l4slab.campaign import executors
-from l4slab.cli import main
+from l4slab.cli import cli, main
 from l4slab.engines import sim
 from l4slab.engines.registry import get_engine
 from l4slab.sweep import Run
@@ -121,6 +122,38 @@ def test_what_only_the_core_refuses_is_told_before_any_run(
     monkeypatch.setattr(sim._core, "gauges", gauges)
     assert main(["run", str(file), "--out", str(tmp_path / "out")]) == 2
     assert capsys.readouterr().err == f"l4slab: {file}: cannot be run: at most 1 link is supported\n"
+
+
+@pytest.mark.parametrize("command", ["linux exec -- true", "stacks build quinn", "list"])
+def test_what_has_no_runs_tells_of_none_when_interrupted(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, *more = command.split()
+    found = cli.commands[first]
+    if isinstance(found, click.Group):
+        found = found.commands[more[0]]
+
+    def stop(**_options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(found, "callback", stop)
+    assert main(command.split()) == 130
+    assert capsys.readouterr().err.strip() == "l4slab: interrupted"
+
+
+def test_a_campaign_interrupted_after_its_runs_says_that_they_are_kept(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stop(*_given: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(campaign, "_finish", stop)
+        assert main(["run", str(file), "--out", str(tmp_path / "out")]) == 130
+    said = "interrupted with 0 runs to go; finished runs are kept, and the same command does the rest"
+    assert said in capsys.readouterr().err
+    assert main(["run", str(file), "--out", str(tmp_path / "out")]) == 0
+    assert "are not repeated" in capsys.readouterr().err
 
 
 def test_doctor(capsys: pytest.CaptureFixture[str]) -> None:

@@ -240,6 +240,8 @@ def _run_in_store(
 
     try:
         failures = _compute(todo, pool, console, keep, tick, store.folder.absolute())
+        store.flush()
+        notes += _finish(store, [*plans, *others], console)
     except KeyboardInterrupt:
         store.flush()
         left = len({run.id for run in todo} - store.finished())
@@ -249,8 +251,6 @@ def _run_in_store(
     except ClusterError:
         store.flush()
         raise
-    store.flush()
-    notes += _finish(store, [*plans, *others], console)
     return Results(store.folder, failures=failures, notes=notes, report=store.report)
 
 

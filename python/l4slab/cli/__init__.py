@@ -91,7 +91,8 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"l4slab: {error}", file=sys.stderr)
         return error.status
     except (KeyboardInterrupt, click.Abort):
-        print("l4slab: interrupted; finished runs are kept, and the same command resumes", file=sys.stderr)
+        # A campaign says itself what is kept (Interrupted); a build or a command on the kernel has nothing to say.
+        print("l4slab: interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:
         return 1
