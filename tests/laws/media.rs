@@ -176,6 +176,18 @@ fn a_path_that_bleaches_ends_ect() {
     assert_eq!(flow(l.with("rewrites", bleach)).flow("call").ce_pct, Some(0.0));
 }
 
+/// Reports without an ECN field tell of no mark, so packets are not ECT(1) unless the file says so.
+#[test]
+fn a_controller_without_news_of_marks_asks_for_none() {
+    let marks = |keys: Value| {
+        let l = lab(10.0, 2.0).link("b", 5.0, "dualpi2");
+        media(l, "call", "scream", 10.0, 30.0, keys).run().flow("call").ce_pct.unwrap()
+    };
+    assert!(marks(json!({})) > 0.0);
+    assert_eq!(marks(json!({"feedback": "twcc"})), 0.0);
+    assert!(marks(json!({"feedback": "twcc", "ecn": "ect1"})) > 0.0);
+}
+
 /// Ericsson's trace of SCReAM through DualPI2: 50 Mb/s, 25 ms, even frames at 50 a second, RTP packets of 1200 B
 /// (EricssonResearch/scream, `trace-dualpi-50Mbps-25ms-l4s`).
 fn trace(options: Value) -> Lab {

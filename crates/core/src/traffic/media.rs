@@ -178,7 +178,12 @@ impl Traffic for Spec {
     }
     fn build(&self, place: &Place) -> Box<dyn Flow> {
         let keys = &self.keys;
-        let codepoint = keys.ecn.unwrap_or_else(|| self.config.ecn());
+        // A sender that never hears of marks must not ask for them.
+        let wanted = match keys.feedback {
+            Format::Ccfb => self.config.ecn(),
+            Format::Twcc => Ecn::NotEct,
+        };
+        let codepoint = keys.ecn.unwrap_or(wanted);
         let rule = match keys.feedback_interval_ns {
             Some(interval) => Reports::every(Span(interval)),
             None => self.config.reports(),
