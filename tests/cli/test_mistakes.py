@@ -28,6 +28,19 @@ CHANGED = {
     "unknown flow key": (('cc = "cubic"', 'ccc = "cubic"'), ['flow "a"', "ccc", '"cubic"', '"cc"']),
     "unknown section": (("[[flow]]", "[[flows]]"), ["flows", '"flow"']),
     "misspelt controller": (('"cubic"', '"cubik"'), ['flow "a"', "cc", '"cubik"', '"cubic"']),
+    "a program in a sweep on the simulator": (
+        (
+            'rtt = "10ms"',
+            'rtt = "10ms"\n[[flow]]\nname = "b"\nkind = "program"\nserver = "iperf3 -s"\n'
+            'client = "iperf3 -c {server}"\nrtt = "10ms"\n[sweep]\n"link.bottleneck.rate" = ["10Mbit", "20Mbit"]',
+        ),
+        ['flow "b"', "the sim engine has no", '"program"', "give --engine linux"],
+    ),
+    "controller for media": (('"cubic"', '"gcc"'), ['flow "a"', 'cc = "gcc"', 'write kind = "media"']),
+    "controller of TCP for media": (
+        ('cc = "cubic"', 'cc = "cubic"\nkind = "media"\nrate_max = "1Mbit"'),
+        ['flow "a"', 'cc = "cubic"', "it is one of TCP", "scream"],
+    ),
     "unknown qdisc": (('"pfifo limit 100"', '"pfiffo"'), ["link.bottleneck.qdisc", '"pfiffo"', "pfifo"]),
     "unknown qdisc option": (('"pfifo limit 100"', '"pfifo limt 5"'), ["link.bottleneck.qdisc", "limt", "limit"]),
     "Mbps": (('"10Mbit"', '"100Mbps"'), ["link.bottleneck.rate", '"100Mbps"', '"100Mbit"', "multiply by 8"]),

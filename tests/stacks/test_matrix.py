@@ -310,7 +310,7 @@ def test_a_verdict_is_told_to_ci_per_runner(mine: str) -> None:
     [
         (["quin"], 'quin is not a stack; did you mean "quinn"?'),
         (["quinn"], "quinn is not built; build it with: l4slab stacks build quinn"),
-        (["./mine:prague"], "prague is not a controller of mine; valid are cubic, reno"),
+        (["./mine:prague"], "names prague, which is not a controller of mine; valid are cubic, reno"),
         (["./mine", "--rate", "20Mbps"], "--rate 20Mbps: "),
         (["./mine", "--queue", "fq_code"], "fq_code"),
         (["./mine", "--against", "quinn:cubic"], "quinn:cubic is not built"),

@@ -48,6 +48,7 @@ class SimEngine(Engine):
                 )
 
     def columns(self, description: Description) -> dict[str, pl.Schema]:
+        self.check(description)
         return _columns(json.dumps(description))
 
     def normal(self, run_json: str) -> str:

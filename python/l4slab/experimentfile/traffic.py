@@ -175,7 +175,10 @@ class Tcp(AnyFlow):
         if code is not None:
             return {"cc": code, "options": written}
         if self.cc not in valid:
-            text = f"= {show(self.cc)} is not a congestion control; {suggest(self.cc, valid)}"
+            if self.cc in (one["name"] for one in _core.media_controllers()):
+                text = f'= {show(self.cc)} is a congestion control for media; write kind = "media" in its [[flow]]'
+            else:
+                text = f"= {show(self.cc)} is not a congestion control; {suggest(self.cc, valid)}"
             unknown = Problem(place, "cc", text)
             if not outside.note("controller", self.cc, unknown):
                 raise unknown
@@ -350,8 +353,9 @@ class MediaFlow(AnyFlow):
         except ValueError as error:
             raise Problem(place, "cc", f"= {show(self.cc)}: {error}") from None
         if code is None and self.cc not in valid:
-            text = f"= {show(self.cc)} is not a congestion control for media; {suggest(self.cc, valid)}"
-            raise Problem(place, "cc", text)
+            is_of_tcp = self.cc in (one["name"] for one in _core.controllers())
+            remedy = f"it is one of TCP, and valid are {', '.join(valid)}" if is_of_tcp else suggest(self.cc, valid)
+            raise Problem(place, "cc", f"= {show(self.cc)} is not a congestion control for media; {remedy}")
         if code is None:
             try:
                 options = _core.canonical_media(self.cc, options)

@@ -186,7 +186,7 @@ def rows(names: Sequence[str]) -> list[Row]:
         stack = _found(given, name)
         known = stack.recipe.controllers
         if colon and cc not in known:
-            raise InputError(f"{cc} is not a controller of {stack.name}; {suggest(cc, known)}", key=name)
+            raise InputError(f"names {cc}, which is not a controller of {stack.name}; {suggest(cc, known)}", key=name)
         for one in [cc] if colon else known:
             row = Row(stack, str(stack.folder) if "/" in given else given, one)
             found[row.level] = row
