@@ -77,6 +77,7 @@ def test_the_terminal_shows_frames_where_there_are_some(
     told = capsys.readouterr().out
     assert "frame p99" in told
     assert "freezes" in told
+    assert "Late: beyond the flow's deadline (default 100 ms)." in " ".join(told.split())
     plain = "\n".join(part for part in text.split("[[flow]]") if "media" not in part)
     plain = plain.replace('name = "upload"', '[[flow]]\nname = "upload"')
     assert main(["run", str(written(tmp_path, plain)), "--out", str(tmp_path / "p")]) == 0

@@ -44,6 +44,10 @@ _FRAMES = {
     "lost_frames_pct": ("frames\nlost %", 6),
     "freezes": ("freezes\n", 9),
 }
+_FRAMES_LEGEND = (
+    "Frame: from its capture until all of it has arrived. Late: beyond the flow's deadline (default 100 ms). "
+    "Freezes: number per run."
+)
 # And of tests of responsiveness.
 _RESPONSIVENESS = {
     "rpm_foreign": ("RPM\nforeign", 8),
@@ -311,6 +315,8 @@ def _show_flows(results: Results) -> None:
     terminal.show("Flows, mean over trials", columns, more="; flows.parquet has all")
     if len(means) > terminal.ROWS_SHOWN:
         terminal.say(f"... {len(means) - terminal.ROWS_SHOWN} more rows in flows.parquet")
+    if "frame_ms_p99" in means.columns and means["frame_ms_p99"].count():
+        terminal.say(_FRAMES_LEGEND)
 
 
 def _show_claims(claims: pl.DataFrame) -> None:
