@@ -17,7 +17,17 @@ if TYPE_CHECKING:
     from l4slab.api.experiment import Experiment
     from l4slab.api.results import Results, open  # noqa: A004
     from l4slab.experimentfile.tables import Impair, Link, Rewrite, Skip
-    from l4slab.experimentfile.traffic import CbrFlow, Flow, UdpPragueFlow, VideoFlow, WebFlow
+    from l4slab.experimentfile.traffic import (
+        CbrFlow,
+        Flow,
+        MediaFlow,
+        PageFlow,
+        ProgramFlow,
+        ResponsivenessFlow,
+        UdpPragueFlow,
+        VideoFlow,
+        WebFlow,
+    )
     from l4slab.results.bars import Cause
     from l4slab.results.claims import Claim
     from l4slab.results.figures import Figure, RunTable
@@ -28,8 +38,9 @@ if TYPE_CHECKING:
 __version__ = _core.version()
 __all__ = [
     "Cause", "CbrFlow", "Claim", "Experiment", "Figure", "Flow", "Impair", "InputError", "L4slabError", "Link",
-    "Published", "Requirement", "Results", "Rewrite", "RunTable", "Skip", "StoreError", "UdpPragueFlow", "VideoFlow",
-    "WebFlow", "__version__", "advise", "open", "qoo", "run",
+    "MediaFlow", "PageFlow", "ProgramFlow", "Published", "Requirement", "ResponsivenessFlow", "Results", "Rewrite",
+    "RunTable", "Skip", "StoreError", "UdpPragueFlow", "VideoFlow", "WebFlow", "__version__", "advise", "open", "qoo",
+    "run",
 ]  # fmt: skip
 
 # Modules that import the libraries of tables and figures, which take a second: a name is fetched when it is asked for.
@@ -44,8 +55,11 @@ _MODULES = {
     "results.qoo": ["Requirement", "qoo"],
     "api.results": ["Results", "open"],
     "experimentfile.tables": ["Impair", "Link", "Rewrite", "Skip"],
-    "experimentfile.traffic": ["CbrFlow", "Flow", "UdpPragueFlow", "VideoFlow", "WebFlow"],
-}
+    "experimentfile.traffic": [
+        "CbrFlow", "Flow", "MediaFlow", "PageFlow", "ProgramFlow", "ResponsivenessFlow", "UdpPragueFlow", "VideoFlow",
+        "WebFlow",
+    ],
+}  # fmt: skip
 _LAZY = {name: f"l4slab.{module}" for module, names in _MODULES.items() for name in names}
 
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from l4slab import experimentfile, sweep
 from l4slab.api import campaign, experiment
 from l4slab.base.packaged import atlas, comparisons, requirements, studies
+from l4slab.experimentfile.traffic import KINDS
 
 SHIPPED = (
     [file for files in studies().values() for file in files]
@@ -104,6 +105,12 @@ def built() -> l4slab.Experiment:
 def ids(described: object) -> list[str]:
     (plan,) = campaign.plan([described])  # type: ignore[list-item]
     return [run.id for run in plan.runs]
+
+
+def test_every_kind_of_traffic_can_be_made_in_python() -> None:
+    for model in KINDS.values():
+        assert model.__name__ in l4slab.__all__
+        assert getattr(l4slab, model.__name__) is model
 
 
 def test_an_experiment_is_the_same_runs_as_its_file_and_as_its_document(tmp_path: Path) -> None:
