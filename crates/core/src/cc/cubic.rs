@@ -176,14 +176,19 @@ impl Cubic {
         }
     }
 
-    /// The kernel's coarse clock; exact by the RFC.
+    /// A time by the kernel's coarse clock; exact by the RFC.
+    fn on_clock(&self, time: Time) -> Time {
+        if self.rfc { time } else { Time(time.0 - time.0 % self.tick.0) }
+    }
+
+    /// The present by that clock. Most ACKs are within the same tick and need no division.
     #[inline(always)]
     pub(super) fn clock(&mut self, now: Time) -> Time {
         if self.rfc {
             return now;
         }
         if now >= self.next_tick {
-            self.next_tick = Time(now.0 - now.0 % self.tick.0) + self.tick;
+            self.next_tick = self.on_clock(now) + self.tick;
         }
         Time(self.next_tick.0 - self.tick.0)
     }
@@ -304,9 +309,9 @@ impl CongestionControl for Cubic {
 
     /// The curve goes on where it was (RFC 9438, 4.2: without the time in which the application limited the flow).
     fn on_restart(&mut self, at: Time, since: Time, _w: &mut Window) {
-        let tick = |time: Time| if self.rfc { time } else { Time(time.0 - time.0 % self.tick.0) };
+        let (at, since) = (self.on_clock(at), self.on_clock(since));
         if let Some(e) = &mut self.epoch {
-            e.start = (e.start + tick(at).since(tick(since))).min(tick(at));
+            e.start = (e.start + at.since(since)).min(at);
         }
     }
 

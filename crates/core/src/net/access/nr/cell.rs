@@ -162,6 +162,14 @@ impl Cell {
     fn begins(&self, slot: u64) -> Time {
         Time(slot * self.slot.0)
     }
+    /// How long a part of a slot lasts.
+    fn length(&self, part: f64) -> Span {
+        Span((part * self.slot.0 as f64) as u64)
+    }
+    /// When what is reported in the slot of that time can be granted upon.
+    fn usable(&self, now: Time) -> Time {
+        self.begins(now.0 / self.slot.0 + REPORTED)
+    }
     /// The first slot of a direction from that one on.
     fn from(&self, way: Way, slot: u64) -> u64 {
         (slot..).find(|slot| self.config.part(way, *slot) > 0.0).expect("the pattern has both")
@@ -314,7 +322,8 @@ impl Cell {
 
     /// A block is sent.
     fn send(&mut self, now: Time, way: Way, mut block: Block, sides: &mut Sides) {
-        let after = self.transit(way);
+        let (after, usable, length) =
+            (self.transit(way), self.usable(now), self.length(block.share));
         let user = &mut self.users[block.user];
         let counts = &mut self.ways[way as usize].counts;
         counts.blocks += 1;
@@ -327,9 +336,7 @@ impl Cell {
         };
         block.tries += 1;
         let slot = now.0 / self.slot.0;
-        let usable = Time((slot + REPORTED) * self.slot.0);
         let is_lost = user.errors[way as usize].unit() < fails;
-        let length = Span((block.share * self.slot.0 as f64) as u64);
         sides.show(|| Burst {
             packets: (block.last + 1 - block.first) as u32,
             again: block.tries - 1,
@@ -444,7 +451,7 @@ impl Cell {
     }
     /// A user sends at most so many bytes. Tells the part of the slot that this takes.
     fn grant(&mut self, now: Time, number: usize, bytes: u64, room: f64, sides: &mut Sides) -> f64 {
-        let usable = Time((now.0 / self.slot.0 + REPORTED) * self.slot.0);
+        let usable = self.usable(now);
         let user = &mut self.users[number];
         let capacity = user.capacity(now, Way::Up);
         let granted = bytes.min((capacity * room) as u64);
@@ -460,7 +467,7 @@ impl Cell {
             }
             None => {
                 user.report(usable, sides);
-                let length = Span((share * self.slot.0 as f64) as u64);
+                let length = self.length(share);
                 sides.show(|| Burst {
                     bytes: granted,
                     unused: granted,
