@@ -24,6 +24,11 @@ pub fn cbrt(x: f64) -> f64 {
 pub fn cos(x: f64) -> f64 {
     libm::cos(x)
 }
+/// A log-normal factor with mean 1 and this coefficient of variation, from a standard normal variate.
+pub fn lognormal(cv: f64, variate: f64) -> f64 {
+    let variance = ln(1.0 + cv * cv);
+    exp(variance.sqrt() * variate - variance / 2.0)
+}
 /// The part of the standard normal distribution below `x`.
 #[inline]
 pub fn normal_cdf(x: f64) -> f64 {

@@ -4,6 +4,9 @@
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 
+use crate::math;
+use crate::time::Span;
+
 /// The finaliser of MurmurHash3 spreads consecutive numbers over all bits.
 #[inline]
 pub fn spread(number: u32) -> u32 {
@@ -41,6 +44,15 @@ impl Rng {
     #[inline]
     pub fn unit(&mut self) -> f64 {
         (self.0.next_u64() >> 11) as f64 * (1.0 / (1_u64 << 53) as f64)
+    }
+    /// A normal variate with mean 0 and variance 1 (Box and Muller, 1958; one of the two is used).
+    pub fn normal(&mut self) -> f64 {
+        let radius = (-2.0 * math::ln(1.0 - self.unit())).sqrt();
+        radius * math::cos(std::f64::consts::TAU * self.unit())
+    }
+    /// An exponential time of this mean.
+    pub fn exponential(&mut self, mean: Span) -> Span {
+        Span((-math::ln(1.0 - self.unit()) * mean.0 as f64) as u64)
     }
     /// Uniform in [0, n); 0 for n = 0. (Lemire's multiplication; the bias is below n/2^64.)
     #[inline]

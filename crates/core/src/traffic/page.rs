@@ -175,7 +175,7 @@ impl Pages {
     fn open(&mut self, now: Time, out: &mut Outbox) {
         self.opened.advance(now);
         let (scale, rng) = (self.scale, &mut self.rng);
-        let think = Span((-math::ln(1.0 - rng.unit()) * THINK.0 as f64) as u64);
+        let think = rng.exponential(THINK);
         let bytes = |size: f64| ((size * scale).round() as u64).max(1);
         let mut objects = vec![Object { bytes: bytes(DOCUMENT), origin: 0, wave: 0, think }];
         let mut add = |rng: &mut Rng, wave: u8, size: f64| {
@@ -189,9 +189,8 @@ impl Pages {
         }
         for (n, mean, sigma) in SECOND_WAVE {
             for _ in 0..n {
-                let (u, v) = (1.0 - rng.unit(), rng.unit());
-                let normal = (-2.0 * math::ln(u)).sqrt() * math::cos(std::f64::consts::TAU * v);
-                add(rng, 2, mean * math::exp(sigma * normal - sigma * sigma / 2.0));
+                let exponent = sigma * rng.normal() - sigma * sigma / 2.0;
+                add(rng, 2, mean * math::exp(exponent));
             }
         }
         let missing = objects.len();

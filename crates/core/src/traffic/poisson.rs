@@ -1,6 +1,5 @@
 //! Events at random: exponential times between them.
 
-use crate::math;
 use crate::rng::Rng;
 use crate::time::{Span, Time};
 
@@ -33,8 +32,7 @@ impl Poisson {
     }
     /// An event has happened.
     pub fn advance(&mut self, now: Time) {
-        let wait = -math::ln(1.0 - self.rng.unit()) * self.mean.0 as f64;
-        let next = now + Span(wait as u64);
+        let next = now + self.rng.exponential(self.mean);
         self.next = if next < self.stop { next } else { Time::NEVER };
     }
 }

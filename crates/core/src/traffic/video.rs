@@ -120,9 +120,8 @@ struct Frames {
     flow: FlowId,
     interval: Span,
     mean_bytes: f64,
-    /// Of the logarithm of a frame's size over the mean.
-    mu: f64,
-    sigma: f64,
+    /// Standard deviation of the sizes over their mean.
+    spread: f64,
     rng: Rng,
     next_frame: Time,
     stop: Time,
@@ -146,14 +145,12 @@ impl Frames {
         let stream =
             |what: &str| Rng::stream(place.seed, &format!("{what} {}", place.name), place.index);
         let interval = Span(spec.interval_ns);
-        let variance = math::ln(1.0 + spec.spread * spec.spread);
         Frames {
             group: place.group,
             flow: place.number,
             interval,
             mean_bytes: spec.rate_bps as f64 / 8.0 * interval.as_secs_f64(),
-            mu: -variance / 2.0,
-            sigma: variance.sqrt(),
+            spread: spec.spread,
             rng: stream("video frames"),
             next_frame: Time::NEVER,
             stop: place.stop,
@@ -192,11 +189,8 @@ impl Frames {
         self.movements.as_ref().map_or(Time::NEVER, Poisson::next)
     }
 
-    /// A size with the wanted mean and spread (Box and Muller's normal variate).
     fn size(&mut self) -> u64 {
-        let (u, v) = (1.0 - self.rng.unit(), self.rng.unit());
-        let normal = (-2.0 * math::ln(u)).sqrt() * math::cos(std::f64::consts::TAU * v);
-        let size = self.mean_bytes * math::exp(self.mu + self.sigma * normal);
+        let size = self.mean_bytes * math::lognormal(self.spread, self.rng.normal());
         (size.round() as u64).max(1)
     }
 

@@ -8,7 +8,7 @@
 
 use std::any::Any;
 
-use super::process::{Ar1, exponential, factor, normal};
+use super::process::Ar1;
 use super::{MediumKind, Place, Subscribers};
 use crate::math;
 use crate::net::air::{WAYS, Way};
@@ -232,7 +232,7 @@ impl Leo {
         self.ways.iter_mut().for_each(Direction::begin_slot);
         // Always drawn, so that one parameter does not change what others draw.
         let (is_out, loses) = (self.sky.unit(), self.sky.unit());
-        let length = exponential(&mut self.sky, self.config.outage);
+        let length = self.sky.exponential(self.config.outage);
         if !self.config.calm && is_out < self.config.handover {
             let loses = loses < self.config.lossy;
             self.outage = Outage { from: now, until: now + length, loses };
@@ -245,10 +245,10 @@ impl Leo {
         let calm = self.config.calm;
         for (i, way) in self.ways.iter_mut().enumerate() {
             way.drift.step(&mut way.rng, SECOND, DRIFT_TAU);
-            let noise = normal(&mut way.rng);
-            let factors = factor(SLOT_CV[i], way.slot)
-                * factor(DRIFT_CV[i], way.drift.deviate)
-                * factor(SECOND_CV[i], noise);
+            let noise = way.rng.normal();
+            let factors = math::lognormal(SLOT_CV[i], way.slot)
+                * math::lognormal(DRIFT_CV[i], way.drift.deviate)
+                * math::lognormal(SECOND_CV[i], noise);
             let rate = if calm { way.mean } else { way.mean * factors };
             way.rate = Rate::from_bps((rate as u64).max(1000));
         }
@@ -256,10 +256,10 @@ impl Leo {
 
     /// The next obstruction, after `now`.
     fn obstruct(&mut self, now: Time) {
-        let from = now + exponential(&mut self.obstructions, CLEAR_MEAN);
+        let from = now + self.obstructions.exponential(CLEAR_MEAN);
         let is_long = self.obstructions.unit() < LONG_OBSTRUCTIONS;
         let mean = if is_long { LONG_MEAN } else { SHORT_MEAN };
-        let length = exponential(&mut self.obstructions, mean).max(Span(1));
+        let length = self.obstructions.exponential(mean).max(Span(1));
         self.obstruction = Outage { from, until: from + length, loses: false };
         self.sky_changes = from;
     }
@@ -300,7 +300,7 @@ impl Leo {
 
 impl Direction {
     fn begin_slot(&mut self) {
-        self.slot = normal(&mut self.rng);
+        self.slot = self.rng.normal();
     }
 }
 

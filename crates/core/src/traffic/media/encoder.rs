@@ -280,15 +280,9 @@ impl Encoder {
                 let half = 3_f64.sqrt() * self.spread;
                 (1.0 + half * (2.0 * self.rng.unit() - 1.0)).max(0.0)
             }
-            Model::Lognormal => self.lognormal(self.spread),
-            Model::Vp8 => self.lognormal(VP8_NOISE),
+            Model::Lognormal => math::lognormal(self.spread, self.rng.normal()),
+            Model::Vp8 => math::lognormal(VP8_NOISE, self.rng.normal()),
         }
-    }
-
-    /// `spread`: standard deviation over the mean.
-    fn lognormal(&mut self, spread: f64) -> f64 {
-        let variance = math::ln(1.0 + spread * spread);
-        math::exp(-variance / 2.0 + variance.sqrt() * normal(&mut self.rng))
     }
 }
 
@@ -296,12 +290,6 @@ impl Encoder {
 fn laplace(rng: &mut Rng, scale: f64) -> f64 {
     let u = rng.unit() - 0.5;
     -scale * math::ln((1.0 - 2.0 * u.abs()).max(1e-12)) * u.signum()
-}
-
-/// A normal variate (Box and Muller).
-fn normal(rng: &mut Rng) -> f64 {
-    let (u, v) = (1.0 - rng.unit(), rng.unit());
-    (-2.0 * math::ln(u)).sqrt() * math::cos(std::f64::consts::TAU * v)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use super::{Environment, NrConfig};
 use crate::math;
 use crate::net::access::Place;
-use crate::net::access::process::{Ar1, exponential, factor};
+use crate::net::access::process::Ar1;
 use crate::rng::Rng;
 use crate::time::{Span, Time};
 
@@ -53,7 +53,7 @@ impl Channel {
         let outages = config.outages.or(outages).map(|(part, mean)| {
             let clear = Span((mean.0 as f64 * (1.0 - part) / part) as u64);
             let mut rng = place.stream("nr outages", user);
-            let from = Time::ZERO + exponential(&mut rng, clear);
+            let from = Time::ZERO + rng.exponential(clear);
             Outages { mean, clear, from, until: from, rng }
         });
         let is_rayleigh = config.place == Environment::Rayleigh;
@@ -78,7 +78,7 @@ impl Channel {
             if moves {
                 process.state.step(&mut self.rng, self.step, process.tau);
             }
-            all *= factor(process.cv, process.state.deviate);
+            all *= math::lognormal(process.cv, process.state.deviate);
         }
         self.factor = all;
     }
@@ -102,13 +102,13 @@ impl Channel {
 
 impl Outages {
     fn began(mut self) -> Outages {
-        self.until = self.from + exponential(&mut self.rng, self.mean);
+        self.until = self.from + self.rng.exponential(self.mean);
         self
     }
     fn is_at(&mut self, now: Time) -> bool {
         while self.until <= now {
-            self.from = self.until + exponential(&mut self.rng, self.clear) + Span(1);
-            self.until = self.from + exponential(&mut self.rng, self.mean);
+            self.from = self.until + self.rng.exponential(self.clear) + Span(1);
+            self.until = self.from + self.rng.exponential(self.mean);
         }
         self.from <= now
     }
