@@ -99,6 +99,14 @@ pub struct Rates {
     pub max: f64,
 }
 
+impl Rates {
+    /// The highest rate is another one, and the lowest is not above it.
+    fn set_max(&mut self, bps: f64) {
+        self.max = bps;
+        self.min = self.min.min(bps);
+    }
+}
+
 /// How frames differ in size.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

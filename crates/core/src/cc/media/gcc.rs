@@ -254,8 +254,7 @@ impl MediaController for Gcc {
         self.probes.next(now)
     }
     fn set_max(&mut self, bps: f64) {
-        self.rates.max = bps;
-        self.rates.min = self.rates.min.min(bps);
+        self.rates.set_max(bps);
     }
     fn probe(&self, out: &mut dyn Gauges) {
         out.gauge("trend_ms", self.detector.modified);

@@ -213,8 +213,7 @@ impl MediaController for Nada {
         self.options.pacing * (self.rate + self.correction)
     }
     fn set_max(&mut self, bps: f64) {
-        self.rates.max = bps;
-        self.rates.min = self.rates.min.min(bps);
+        self.rates.set_max(bps);
         self.rate = self.rate.min(bps);
     }
     fn probe(&self, out: &mut dyn Gauges) {

@@ -98,8 +98,7 @@ impl MediaController for Prague {
         self.law.packet_window() * self.law.packet() + FULL_PACKET + held as u64
     }
     fn set_max(&mut self, bps: f64) {
-        self.rates.max = bps;
-        self.rates.min = self.rates.min.min(bps);
+        self.rates.set_max(bps);
         self.law.set_max_rate((bps / self.part / 8.0) as u64);
     }
     fn probe(&self, out: &mut dyn Gauges) {

@@ -287,8 +287,7 @@ impl MediaController for Libwebrtc {
         true
     }
     fn set_max(&mut self, bps: f64) {
-        self.rates.max = bps;
-        self.rates.min = self.rates.min.min(bps);
+        self.rates.set_max(bps);
         self.target = self.target.min(bps);
     }
     fn probe(&self, out: &mut dyn Gauges) {
