@@ -451,13 +451,10 @@ class ProgramFlow(AnyFlow):
             text = f"= {show(self.bytes)} cannot be told to {stack.name}, which sends until it is ended; leave it out"
             raise Problem(place, "bytes", text)
         size = SIZE.parse(self.bytes) if self.bytes is not None else stacks.FOR_EVER
-
-        def filled(text: str) -> str:
-            return text.replace(stacks.CC, cc).replace(stacks.BYTES, str(size))
-
+        words = {stacks.CC: cc, stacks.BYTES: str(size)}
         found: LookedUp = {
-            "server": filled(recipe.server),
-            "client": filled(recipe.client),
+            "server": stacks.filled(recipe.server, words),
+            "client": stacks.filled(recipe.client, words),
             "sender": recipe.sender,
             "stack": {"name": stack.name, "build": stack.id, "cc": cc},
             "cc": cc if recipe.kernel else None,

@@ -115,6 +115,13 @@ class Stack:
         return is_built(self.id)
 
 
+def filled(command: str, words: Mapping[str, str]) -> str:
+    """A command of a recipe, with values in place of its placeholders."""
+    for placeholder, value in words.items():
+        command = command.replace(placeholder, value)
+    return command
+
+
 def cache() -> Path:
     """Where builds are kept."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"

@@ -99,12 +99,6 @@ def _carried(run: Run, spec: MediaFlow, stack: stacks.Stack) -> ProgramFlow:
     rates = (spec["rate_min_bps"], spec["rate_start_bps"], spec["rate_bps"])
     words = dict(zip(stacks.RATES, map(str, rates), strict=True))
     words |= {stacks.CC: spec["cc"], stacks.FPS: f"{1e9 / spec['interval_ns']:g}"}
-
-    def filled(text: str) -> str:
-        for placeholder, value in words.items():
-            text = text.replace(placeholder, value)
-        return text
-
     shared = {
         key: spec.get(key)
         for key in (
@@ -126,8 +120,8 @@ def _carried(run: Run, spec: MediaFlow, stack: stacks.Stack) -> ProgramFlow:
         "cc": None,
         "ecn": None,
         "sender": stack.recipe.sender,
-        "server": filled(stack.recipe.server),
-        "client": filled(stack.recipe.client),
+        "server": stacks.filled(stack.recipe.server, words),
+        "client": stacks.filled(stack.recipe.client, words),
         "stack": {"name": stack.name, "build": stack.id, "cc": spec["cc"]},
         "env": dict(stack.recipe.env),
         "files": {},
