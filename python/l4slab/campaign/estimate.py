@@ -77,15 +77,16 @@ def longest(runs: Sequence[Run]) -> float:
 
 
 def _work(runs: Sequence[Run], packets: float, simulator_s: float) -> Work:
-    lasts_s = sum(run.description["duration_ns"] for run in runs) * 1e-9
-    parts = [[flow["kind"] == "program" for flow in run.description["flows"]] for run in runs]
-    of_programs = sum(sum(part) / len(part) for part in parts if part) / len(runs)
-    calls_s = 1e-9 * sum(
-        run.description["duration_ns"] * flow["count"]
-        for run in runs
-        for flow in run.description["flows"]
-        if flow["kind"] == "media"
-    )
+    """`packets` that links deliver, of which each flow of a run is taken to have as many as the others, and the
+    simulator's processor seconds.
+    """
+    lasts_s = of_programs = calls_s = 0.0
+    for run in runs:
+        duration_s = run.description["duration_ns"] * 1e-9
+        flows = run.description["flows"]
+        lasts_s += duration_s
+        of_programs += sum(flow["kind"] == "program" for flow in flows) / max(len(flows), 1) / len(runs)
+        calls_s += duration_s * sum(flow["count"] for flow in flows if flow["kind"] == "media")
     return Work(len(runs), lasts_s, packets, simulator_s, packets * of_programs, calls_s)
 
 
