@@ -49,10 +49,10 @@ _LIMIT_PER_GBIT_S = 100.0
 _BYTES_PER_PACKET = 40
 _CAPTURED_BYTES_PER_PACKET = 400
 # In virtual time, beside other work: to boot, set up and read (a run of 1 s takes 0.5 s), for each packet on each link,
-# and for one of a program besides, which is between 0.1 ms (TCP) and 1.3 ms (aioquic).
+# and for one of a program besides: that of quinn; it was 1.3 ms for aioquic before programs shared the kernel's clock.
 _START_S = 0.8
 _PACKET_S = 28e-6
-_PROGRAM_PACKET_S = 0.2e-3
+_PROGRAM_PACKET_S = 0.1e-3
 # Each second of a call, whose encoder works: 0.4 to 0.5 s for libwebrtc, 0.08 s for pion.
 _CALL_S = 0.45
 
