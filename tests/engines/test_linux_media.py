@@ -13,7 +13,7 @@ from l4slab import stacks
 from l4slab.base.errors import InputError
 from l4slab.base.progress import Told
 from l4slab.cli import main
-from l4slab.engines.linux import engine, kernels, lab, media, recording
+from l4slab.engines.linux import carried, engine, kernels, lab, recording
 from l4slab.engines.linux.recording import CheckError, Observed, calls
 from l4slab.engines.linux.recording.observed import Link
 from l4slab.stacks import building
@@ -34,7 +34,7 @@ ZERO = 1_700_000_000_000_000_000  # the realtime clock at the start of the run
 
 
 def test_a_call_is_carried_by_the_stack_whose_model_it_is(describe: Describe) -> None:
-    run = media.carried(describe(ONE_LINK + CALL + 'rate_start = "400kbit"\nframes = "25/s"\ncount = 2\n'))
+    run = carried.carried(describe(ONE_LINK + CALL + 'rate_start = "400kbit"\nframes = "25/s"\ncount = 2\n'))
     (flow,) = run["flows"]
     assert flow["kind"] == "program"
     assert flow["stack"]["build"] == stacks.find("libwebrtc").id
@@ -46,10 +46,10 @@ def test_a_call_is_carried_by_the_stack_whose_model_it_is(describe: Describe) ->
         'threshold = "draft", loss = "draft", probing = "off", acked_window = "500ms", pacing = 2.5, skipping = "off", '
         'burst = "5ms"'
     )
-    (flow,) = media.carried(describe(ONE_LINK + CALL + f"options = {{ {options} }}\n"))["flows"]
+    (flow,) = carried.carried(describe(ONE_LINK + CALL + f"options = {{ {options} }}\n"))["flows"]
     assert flow["stack"]["name"] == "pion"
     scream = CALL.replace('cc = "gcc"', 'cc = "scream"\noptions = { variant = "libwebrtc" }')
-    (flow,) = media.carried(describe(ONE_LINK + scream))["flows"]
+    (flow,) = carried.carried(describe(ONE_LINK + scream))["flows"]
     assert flow["server"].endswith("server scream")
 
 
@@ -86,7 +86,7 @@ def test_the_documentation_writes_the_options_of_each_stack(describe: Describe) 
     assert {name for _, _, name in rows} == {name for name in stacks.names() if stacks.find(name).recipe.media}
     for cc, options, name in rows:
         call = CALL.replace('"gcc"', f"{cc}\noptions = {options or '{}'}")
-        (flow,) = media.carried(describe(ONE_LINK + call))["flows"]
+        (flow,) = carried.carried(describe(ONE_LINK + call))["flows"]
         assert flow["kind"] == "program"
         assert flow["stack"]["name"] == name
 
@@ -96,9 +96,11 @@ def test_a_stack_for_calls_is_no_bulk_program(tmp_path: Path, capsys: pytest.Cap
     flow = '[[flow]]\nname = "p"\nkind = "program"\nstack = "libwebrtc"\nrtt = "20ms"\n'
     file.write_text('duration = "1s"\n' + ONE_LINK + flow)
     assert main(["run", str(file), "--engine", "linux", "--out", str(tmp_path / "out")]) == 2
-    assert 'stack = "libwebrtc" is for calls; write kind = "media"' in " ".join(capsys.readouterr().err.split())
+    assert 'stack = "libwebrtc" carries flows of another kind; write kind = "media"' in " ".join(
+        capsys.readouterr().err.split()
+    )
     assert main(["matrix", "libwebrtc", "--dry-run"]) == 2
-    assert "libwebrtc is for calls" in " ".join(capsys.readouterr().err.split())
+    assert 'libwebrtc carries flows of kind = "media"' in " ".join(capsys.readouterr().err.split())
 
 
 def test_only_the_chosen_runs_need_a_stack(
@@ -123,7 +125,7 @@ def line(call: int, timestamp: int, ms: float, size: int) -> str:
 
 
 def observed(describe: Describe, folder: Path, more: str = "") -> Observed:
-    made = lab.build(media.carried(describe(ONE_LINK + CALL + more)))
+    made = lab.build(carried.carried(describe(ONE_LINK + CALL + more)))
     events = [f"{100 * MS} program 1 {number} client start".split() for number in (1, 2)]
     # What the server and its start are about is no client's.
     events += [["1", "program", "1", "1", "server", "start"], f"{4000 * MS} program 1 1 client stopped 15".split()]

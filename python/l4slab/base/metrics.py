@@ -210,6 +210,7 @@ COMPARED: dict[str, tuple[str, ...]] = {
         *("share", "goodput_mbps", "rtt_ms_mean", "rtt_ms_p50", "rtt_ms_p99"),
         *("sojourn_ms_mean", "sojourn_ms_p50", "sojourn_ms_p99", "ce_pct", "drop_pct"),
         *("media_mbps", "frame_ms_p50", "frame_ms_p99", "late_pct", "lost_frames_pct"),
+        *("rpm_foreign", "rpm_self"),
     ),
     "links": (
         *("utilisation", "sojourn_ms_mean", "sojourn_ms_p50", "sojourn_ms_p99"),

@@ -436,8 +436,9 @@ class ProgramFlow(AnyFlow):
         except ValueError as error:
             raise Problem(place, "stack", f"= {show(name)} {error}") from None
         recipe = stack.recipe
-        if recipe.media:
-            text = f'= {show(name)} is for calls; write kind = "media" with cc = "{recipe.controllers[0]}" and no stack'
+        if recipe.kind != self.kind:
+            text = f'= {show(name)} carries flows of another kind; write kind = "{recipe.kind}" with cc = '
+            text += f'"{recipe.controllers[0]}" and no stack'
             raise Problem(place, "stack", text)
         cc = self.cc or recipe.controllers[0]
         if cc not in recipe.controllers:

@@ -27,6 +27,8 @@ STACK, CC, BYTES = "{stack}", "{cc}", "{bytes}"
 # And of one for calls: the encoder's rates, bit/s, and frames per second.
 RATES = RATE_MIN, RATE_START, RATE_MAX = "{rate_min}", "{rate_start}", "{rate_max}"
 FPS = "{fps}"
+# And of one for tests of responsiveness: their settings, as flags.
+TEST = "{test}"
 # What a client is told to send that is to send until it is ended.
 FOR_EVER = 10**12
 LOG = "QLOGDIR"  # the variable with the folder for a stack's qlog
@@ -51,12 +53,18 @@ class Recipe:
     qlog: Mapping[str, str] = field(default_factory=dict)  # of `qlog.Form`; empty where it writes none
     limits: bool = False  # its client writes at APP_RATE and rests within APP_PAUSE
     media: Mapping[str, str] = field(default_factory=dict)  # of one for calls: by controller, the options of its model
+    responsiveness: bool = False  # a client and a server for tests of it
     kernel: bool = False  # TCP of the kernel, whose hosts have the controller
     ecn: str = ""
     note: str = ""
     needs: Mapping[str, str] = field(default_factory=dict)  # programs, and where they are to be had
     python: str = ""  # the least version of the interpreter that the build calls $PYTHON
     build: tuple[str, ...] = ()
+
+    @property
+    def kind(self) -> str:
+        """Of the flows that it carries."""
+        return "media" if self.media else "responsiveness" if self.responsiveness else "program"
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Recipe:

@@ -19,7 +19,7 @@ from l4slab import _core
 from l4slab.base import metrics
 from l4slab.base.code import Kind
 from l4slab.base.errors import InputError
-from l4slab.base.run import Flow, Link, TcpFlow
+from l4slab.base.run import Flow, Link, ResponsivenessFlow, TcpFlow
 from l4slab.base.run import Run as Description
 from l4slab.engines.contract import (
     Captures,
@@ -34,7 +34,7 @@ from l4slab.engines.contract import (
     file_name,
     refuse_precision,
 )
-from l4slab.engines.linux import build, flows, kernels, lab, machine, media, passes, programs, rng, tools
+from l4slab.engines.linux import build, carried, flows, kernels, lab, machine, passes, programs, rng, tools
 from l4slab.engines.linux.compiling import DATA
 from l4slab.engines.linux.machine import Machine, MachineError, run_folder
 from l4slab.experimentfile.classes import holder, holds_classes, qdiscs_of
@@ -111,8 +111,8 @@ class LinuxEngine(Engine):
         # It needs numpy, which is not part of the core install.
         from l4slab.engines.linux import recording
 
-        modules = (lab, machine, media, passes, programs, rng, metrics)
-        files_of = [Path(__file__), *(Path(str(module.__file__)) for module in modules), *media.sources()]
+        modules = (carried, lab, machine, passes, programs, rng, metrics)
+        files_of = [Path(__file__), *(Path(str(module.__file__)) for module in modules), *carried.sources()]
         try:
             return digest(build.contents(kernel), *files_of, *recording.SOURCES)
         except OSError:
@@ -135,14 +135,14 @@ class LinuxEngine(Engine):
     def columns(self, description: Description) -> dict[str, pl.Schema]:
         from l4slab.engines.linux import recording
 
-        return recording.columns(media.carried(description))
+        return recording.columns(carried.carried(description))
 
     def execute(self, run_json: str, keep: Path | None = None, captures: Captures | None = None) -> Recording:
         """Run it; with `keep`, commands and logs are kept there."""
         run = json.loads(run_json)
         found = kernel(self._kernel)
         refuse(run, found)
-        again = passes.Passes(lab.unrolled(media.carried(run)))
+        again = passes.Passes(lab.unrolled(carried.carried(run)))
         try:
             while True:
                 made = lab.build(again.run, pcap=captures is not None, own_defaults=found.name != kernels.DEFAULT)
@@ -301,10 +301,11 @@ def refuse(run: Description, kernel: kernels.Kernel | None) -> None:
     qdiscs = kernel.qdiscs if kernel is not None else ()
     if len(run["flows"]) > lab.MAX_FLOWS:
         raise ValueError(f"the linux engine has at most {lab.MAX_FLOWS} flow groups; use count, or the sim engine")
+    carried.refuse(run)
     for spec in run["flows"]:
-        if spec["kind"] == "media":
-            media.refuse(run, spec, f'flow "{spec["name"]}"')
-    run = media.carried(run)
+        if spec["kind"] == "responsiveness":
+            _refuse_tcp(spec, f'flow "{spec["name"]}"', controls)
+    run = carried.carried(run)
     for spec in run["flows"]:
         name = f'flow "{spec["name"]}"'
         if spec["kind"] == "program":
@@ -462,7 +463,7 @@ def _refuse_trace(link: Link) -> None:
 _ALWAYS_ECN = {entry["name"]: entry["ecn"] for entry in _core.controllers() if entry["needs_ecn"]}
 
 
-def _refuse_tcp(spec: TcpFlow, name: str, controls: tuple[str, ...] | None) -> None:
+def _refuse_tcp(spec: TcpFlow | ResponsivenessFlow, name: str, controls: tuple[str, ...] | None) -> None:
     cc = spec["cc"]
     if not flows.controller(cc)["in_linux"]:
         raise LackingError(f"no Linux kernel has {cc}")

@@ -9,7 +9,7 @@ from ipaddress import IPv6Address
 from l4slab import _core
 from l4slab.base.run import Flow as Spec
 from l4slab.base.run import MediaFlow, ProgramFlow, TcpFlow
-from l4slab.engines.linux import media
+from l4slab.engines.linux import carried
 from l4slab.experimentfile.traffic import SERVER6
 
 CODEPOINTS = {"not-ect": 0, "ect1": 1, "ect0": 2, "ce": 3}
@@ -79,7 +79,14 @@ class Flow:
     @property
     def media(self) -> MediaFlow | None:
         """What the run says of a call whose ends are programs."""
-        return media.of(self.spec)
+        spec = carried.of(self.spec)
+        return spec if spec is not None and spec["kind"] == "media" else None
+
+    @property
+    def is_test(self) -> bool:
+        """Whether its programs test responsiveness."""
+        spec = carried.of(self.spec)
+        return spec is not None and spec["kind"] == "responsiveness"
 
     @property
     def is_tcp(self) -> bool:

@@ -29,7 +29,7 @@ from l4slab.base.run import Change, Class, Filter, Impair, Link, Rewrite, Run
 from l4slab.base.run import Flow as Spec
 from l4slab.base.units import TIME
 from l4slab.engines.contract import LackingError
-from l4slab.engines.linux import programs
+from l4slab.engines.linux import carried, programs
 from l4slab.engines.linux.flows import CODEPOINTS, Flow, controller, ipv6, is_known
 from l4slab.engines.linux.rng import Stream
 from l4slab.experimentfile import traces
@@ -653,8 +653,9 @@ def module_parameters(run: Run, own_defaults: bool = False) -> dict[str, str]:
     """
     wanted: dict[str, str] = {}
     seen: dict[str, tuple[str, dict[str, str]]] = {}
-    for spec in run["flows"]:
-        if spec["kind"] != "tcp":
+    for flow in run["flows"]:
+        spec = carried.of(flow) or flow
+        if spec["kind"] != "tcp" and spec["kind"] != "responsiveness":
             continue
         if spec["receive_window_bytes"] is not None:
             raise ValueError(

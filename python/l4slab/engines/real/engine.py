@@ -30,7 +30,7 @@ from l4slab.engines.contract import (
     digest,
     refuse_precision,
 )
-from l4slab.engines.linux import lab, programs, tools
+from l4slab.engines.linux import carried, lab, programs, tools
 from l4slab.engines.linux.compiling import DATA
 from l4slab.engines.linux.machine import run_folder
 from l4slab.engines.real import forwarder, hosts
@@ -89,10 +89,11 @@ class RealEngine(Engine):
             return ""
         from l4slab.engines.linux import recording
 
-        own = (Path(module.__file__ or "") for module in (hosts, forwarder, lab, programs, metrics))
+        own = (Path(module.__file__ or "") for module in (carried, hosts, forwarder, lab, programs, metrics))
         kernel = platform.release()
         return digest(
-            _core.source_hash(), kernel, hosts.source(), DATA / "programs.h", Path(__file__), *own, *recording.SOURCES
+            *(_core.source_hash(), kernel, hosts.source(), DATA / "programs.h", Path(__file__)),
+            *(*own, *carried.sources(), *recording.SOURCES),
         )
 
     def check(self, description: Description) -> None:
@@ -101,13 +102,14 @@ class RealEngine(Engine):
     def columns(self, description: Description) -> dict[str, pl.Schema]:
         from l4slab.engines.linux import recording
 
-        found = recording.columns(description)
+        found = recording.columns(carried.carried(description))
         return found | {"flows": pl.Schema({**found["flows"], **COLUMNS})}
 
     def execute(self, run_json: str, keep: Path | None = None, captures: Captures | None = None) -> Recording:
         """Run it; with `keep`, the plan, the log and what the programs said are kept there."""
         run = json.loads(run_json)
         refuse(run, hosts.controls(), hosts.free())
+        run = carried.carried(run)
         with run_folder() as folder, _ALONE:
             made = lab.build(lab.unrolled(run), out=str(folder / programs.FOLDER))
             try:
@@ -181,6 +183,8 @@ def refuse(run: Description, controls: tuple[str, ...], free: tuple[str, ...] | 
     refuse_precision(run, "real")
     if len(run["flows"]) > _MOST_FLOWS:
         raise ValueError(f"the real engine has at most {_MOST_FLOWS} flow groups; use count, or the sim engine")
+    carried.refuse(run)
+    run = carried.carried(run)
     for spec in run["flows"]:
         name = f'flow "{spec["name"]}"'
         if spec["kind"] == "program":

@@ -177,7 +177,8 @@ class Matrix:
 def rows(names: Sequence[str]) -> list[Row]:
     """Rows by `STACK` (all its controllers) or `STACK:CC`; without any, of all built stacks. Raises InputError."""
     if not names:
-        names = [stack.name for stack in map(stacks.find, stacks.names()) if stack.is_built and not stack.recipe.media]
+        packaged = map(stacks.find, stacks.names())
+        names = [stack.name for stack in packaged if stack.is_built and stack.recipe.kind == "program"]
         if not names:
             raise InputError(f"no stack is built; build some with: l4slab stacks build {' '.join(stacks.names())}")
     found: dict[str, Row] = {}
@@ -198,8 +199,9 @@ def _found(given: str, key: str) -> Stack:
         stack = stacks.find(given)
     except ValueError as error:
         raise InputError(str(error), key=key) from None
-    if stack.recipe.media:
-        raise InputError("is for calls, and the matrix has bulk transfers; see docs/stacks.md", key=key)
+    if stack.recipe.kind != "program":
+        text = f'carries flows of kind = "{stack.recipe.kind}", and the matrix has bulk transfers; see docs/stacks.md'
+        raise InputError(text, key=key)
     if not stack.is_built:
         raise InputError(f"is not built; build it with: l4slab stacks build {given}", key=key)
     return stack

@@ -1,4 +1,4 @@
-"""Frames of calls, as the programs of a media stack tell of them (`engines.linux.media`)."""
+"""Frames of calls, as the programs of a media stack tell of them (`engines.linux.carried`)."""
 
 from __future__ import annotations
 

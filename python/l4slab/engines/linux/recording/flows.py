@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
+from operator import or_
 
 import numpy as np
 import polars as pl
@@ -10,10 +12,10 @@ import polars as pl
 from l4slab import _core
 from l4slab.base.run import Flow as Spec
 from l4slab.base.values import Row
+from l4slab.engines.linux import carried
 from l4slab.engines.linux import lab as labs
-from l4slab.engines.linux import media
 from l4slab.engines.linux.flows import Flow
-from l4slab.engines.linux.recording import calls, programs, qlogs
+from l4slab.engines.linux.recording import calls, programs, qlogs, responsiveness
 from l4slab.engines.linux.recording.fates import fates_of
 from l4slab.engines.linux.recording.observed import (
     CE,
@@ -86,8 +88,8 @@ def _goodputs(observed: Observed, flow: Flow) -> list[float]:
 
 def controller_of(spec: Spec) -> str:
     """The sender: its congestion control (with the name of a packaged stack), or else the kind of flow."""
-    if (call := media.of(spec)) is not None:
-        return call["cc"]
+    if (carries := carried.of(spec)) is not None:
+        return carries["cc"]
     if spec["kind"] == "program" and (stack := spec.get("stack")) is not None:
         return f"{stack['name']}/{stack['cc']}"
     return str(spec.get("cc") or spec["kind"])
@@ -113,7 +115,8 @@ def _flow_row(observed: Observed, flow: Flow) -> Row:
         "transfers": 0,
     }
     if flow.is_program:
-        return row | programs.of_flow(observed, flow) | qlogs.of_flow(observed, flow) | calls.of_flow(observed, flow)
+        told = (one.of_flow(observed, flow) for one in (programs, qlogs, calls, responsiveness))
+        return reduce(or_, told, row)
     if not flow.is_tcp:
         return row | {"jain": jain(_goodputs(observed, flow))}
     samples = observed.of_flow(flow)
