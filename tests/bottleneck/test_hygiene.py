@@ -182,7 +182,7 @@ MISTAKES: list[tuple[list[str], tuple[str, str], int, str]] = [
     (REAL, ('rtt = "10ms"', 'rtt = "10us"'), 2, "shorter than a scheduler keeps"),
     (REAL, ('qdisc = "dualpi2"', 'qdisc = "fq_codel flows"'), 2, "flows"),
     (REAL, ('rate = "20Mbit"\n', 'medium = "docsys"\n'), 2, "docsys"),
-    (REAL, ('cc = "cubic"\n', 'kind = "media"\ncc = "scream"\nrate_max = "2Mbit"\n'), 2, 'no kind = "media"'),
+    (REAL, ('cc = "cubic"\n', 'kind = "media"\ncc = "scream"\nrate_max = "2Mbit"\n'), 2, "no packaged stack has"),
     (REAL, (FILE, f'{FILE}[impair.i]\nbefore = "one"\nnetem = "lost 1%"\n'), 2, "lost"),
     (REAL, (FILE, f'{FILE}mtu = "9000B"\n'), 2, ""),
     (REAL, (FILE, f'{FILE}options = {{ hystart = "off" }}\n'), 2, "modules"),

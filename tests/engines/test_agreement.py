@@ -483,8 +483,9 @@ def test_the_small_set_on_the_kernel(tmp_path: Path) -> None:
     assert main(["agree", "small", "--out", str(out)]) == 0
     rows = pl.read_parquet(out / "agreement.parquet")
     assert rows["kernel_trials"].min() >= 1
-    of_calls = {"media_mbps", "frame_ms_p50", "frame_ms_p99", "late_pct", "lost_frames_pct"}  # none is in it
-    assert set(rows["quantity"]) == {name for names in metrics.COMPARED.values() for name in names} - of_calls
+    # No call and no test of responsiveness is in it.
+    others = {"media_mbps", "frame_ms_p50", "frame_ms_p99", "late_pct", "lost_frames_pct", "rpm_foreign", "rpm_self"}
+    assert set(rows["quantity"]) == {name for names in metrics.COMPARED.values() for name in names} - others
     assert (out / "linux" / "report.html").is_file()
     assert (out / "sim" / "report.html").is_file()
     again = (out / "agreement.html").read_bytes()
