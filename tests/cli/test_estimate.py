@@ -103,3 +103,10 @@ def test_all_tries_together_are_bounded(tmp_path: Path) -> None:
     assert len(tried) > 4
     short = [estimate._shortened(description, estimate._MOST_PACKETS / len(tried)) for description, _ in tried]
     assert sum(bounds.packets(description) for description in short) <= 1.01 * estimate._MOST_PACKETS
+
+
+def test_what_programs_carry_costs_as_programs_do(tmp_path: Path) -> None:
+    (tmp_path / "x.toml").write_text(FILE.format(sender='kind = "responsiveness"\ncc = "cubic"'))
+    (run,) = sweep.expand(experimentfile.load(tmp_path / "x.toml"), "linux").runs
+    work = estimate._work([run], 1000, 0.1)
+    assert (work.program_packets, work.calls_s) == (500, 0)

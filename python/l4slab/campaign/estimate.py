@@ -31,6 +31,8 @@ _MOST_SAMPLES = 20_000
 _SAMPLES = 200
 _PACKET_S = 0.3e-6  # of the simulator, for each packet on each link
 _DAY_S = 24 * 3600
+# Kinds of flows that are programs on the engines that are no simulators. Calls take the time of their encoders besides.
+_PROGRAMS = ("program", "responsiveness")
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,7 @@ def _work(runs: Sequence[Run], packets: float, simulator_s: float) -> Work:
         duration_s = run.description["duration_ns"] * 1e-9
         flows = run.description["flows"]
         lasts_s += duration_s
-        of_programs += sum(flow["kind"] == "program" for flow in flows) / max(len(flows), 1) / len(runs)
+        of_programs += sum(flow["kind"] in _PROGRAMS for flow in flows) / max(len(flows), 1) / len(runs)
         calls_s += duration_s * sum(flow["count"] for flow in flows if flow["kind"] == "media")
     return Work(len(runs), lasts_s, packets, simulator_s, packets * of_programs, calls_s)
 
