@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from l4slab import experimentfile, sweep
+from l4slab import experimentfile, stacks, sweep
 from l4slab.engines.linux import kernels
+from l4slab.stacks import building
 
 Describe = Callable[..., dict[str, Any]]
 
@@ -80,3 +81,11 @@ stop = "8s"
 def of_controls(*controls: str) -> kernels.Kernel:
     """A kernel that has these congestion controls."""
     return kernels.Kernel(Path("linux"), "7.2.1", controls, Path("root"))
+
+
+def built(name: str) -> None:
+    """Build a packaged stack, or skip the test where this machine cannot."""
+    try:
+        building.build(stacks.find(name), lambda *_: None)
+    except building.BuildError as error:
+        pytest.skip(str(error))

@@ -11,14 +11,12 @@ import numpy as np
 import pytest
 from l4slab import stacks
 from l4slab.base.errors import InputError
-from l4slab.base.progress import Told
 from l4slab.cli import main
 from l4slab.engines.linux import carried, engine, kernels, lab, recording
 from l4slab.engines.linux.recording import CheckError, Observed, calls
 from l4slab.engines.linux.recording.observed import Link
-from l4slab.stacks import building
 
-from .conftest import ONE_LINK, Describe, of_controls
+from .conftest import ONE_LINK, Describe, built, of_controls
 
 CALL = """
 [[flow]]
@@ -209,11 +207,7 @@ level = "scream"
 @pytest.mark.slow
 @pytest.mark.skipif(kernels.installed() is None, reason="no kernel: l4slab linux build")
 def test_libwebrtc_and_its_models_agree(tmp_path: Path) -> None:
-    told: Told = lambda *_: None  # noqa: E731
-    try:
-        building.build(stacks.find("libwebrtc"), told)
-    except building.BuildError as error:
-        pytest.skip(str(error))
+    built("libwebrtc")
     (tmp_path / "calls.toml").write_text(SPEED)
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
     for name in ("sim", "linux"):

@@ -11,13 +11,11 @@ import numpy as np
 import pytest
 from l4slab import stacks
 from l4slab.base.errors import InputError
-from l4slab.base.progress import Told
 from l4slab.engines.linux import carried, engine, kernels, lab, recording
 from l4slab.engines.linux.recording import CheckError, Observed, responsiveness
 from l4slab.engines.linux.recording.observed import Link
-from l4slab.stacks import building
 
-from .conftest import ONE_LINK, Describe, of_controls
+from .conftest import ONE_LINK, Describe, built, of_controls
 
 TEST = """
 [[flow]]
@@ -123,11 +121,7 @@ reverse_path = ["up"]
 @pytest.mark.slow
 @pytest.mark.skipif(kernels.installed() is None, reason="no kernel: l4slab linux build")
 def test_the_client_and_its_model_agree(tmp_path: Path) -> None:
-    told: Told = lambda *_: None  # noqa: E731
-    try:
-        building.build(stacks.find("responsiveness"), told)
-    except building.BuildError as error:
-        pytest.skip(str(error))
+    built("responsiveness")
     (tmp_path / "rpm.toml").write_text(ALONE)
     model, real = (l4slab.run(tmp_path / "rpm.toml", engine=name).flows for name in ("sim", "linux"))
     columns = ("rpm", "rpm_foreign", "rpm_self", "idle_ms_p50", "loaded_ms_p50")
