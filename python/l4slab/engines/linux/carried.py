@@ -107,8 +107,8 @@ def _refuse_keys(spec: Carried, usual: Mapping[str, object], who: str) -> None:
 
 def sources() -> list[Path]:
     """The recipes that decide what a call or a test is."""
-    found = [*_stacks("media"), *_stacks("responsiveness")]
-    return [path for stack in found for path in stacks.sources(stack.folder)]
+    carriers = (stack for stack in map(stacks.find, stacks.names()) if stack.recipe.kind != "program")
+    return [path for stack in carriers for path in stacks.sources(stack.folder)]
 
 
 def carried(run: Run) -> Run:

@@ -88,6 +88,10 @@ class Flow:
         spec = carried.of(self.spec)
         return spec is not None and spec["kind"] == "responsiveness"
 
+    def output(self, role: str, number: int) -> str:
+        """The file, but for its end, with what one of its programs says (`data/programs.h`)."""
+        return f"{self.spec['name'].replace('/', '_')}.{role}.{number}"
+
     @property
     def is_tcp(self) -> bool:
         """Whether it has ACKs."""

@@ -30,13 +30,12 @@ def read(lab: Lab, folder: Path, events: list[list[str]]) -> dict[str, list[Call
     for flow in lab.flows:
         if flow.media is None:
             continue
-        stem = flow.spec["name"].replace("/", "_")
         ours = [event for event in events if event[1:3] == ["program", str(flow.number)]]
         begun = {int(event[3]): int(event[0]) for event in ours if event[4:6] == ["client", "start"]}
-        server = _lines(folder / f"{stem}.server.1.out")
+        server = _lines(folder / f"{flow.output('server', 1)}.out")
         calls = found[flow.spec["name"]] = []
         for number in range(1, flow.spec["count"] + 1):
-            start, *sent = _lines(folder / f"{stem}.client.{number}.out") or [[0, 0, 0, 0]]
+            start, *sent = _lines(folder / f"{flow.output('client', number)}.out") or [[0, 0, 0, 0]]
             zero = start[2] - begun.get(number, 0)
             came: dict[int, int] = {}
             for _, timestamp, clock, _ in (line for line in server if line[0] == number):

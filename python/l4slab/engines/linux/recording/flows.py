@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
-from operator import or_
 
 import numpy as np
 import polars as pl
@@ -115,8 +113,9 @@ def _flow_row(observed: Observed, flow: Flow) -> Row:
         "transfers": 0,
     }
     if flow.is_program:
-        told = (one.of_flow(observed, flow) for one in (programs, qlogs, calls, responsiveness))
-        return reduce(or_, told, row)
+        for told in (programs, qlogs, calls, responsiveness):
+            row |= told.of_flow(observed, flow)
+        return row
     if not flow.is_tcp:
         return row | {"jain": jain(_goodputs(observed, flow))}
     samples = observed.of_flow(flow)

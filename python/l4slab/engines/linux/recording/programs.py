@@ -76,8 +76,7 @@ def _check_sent(observed: Observed, flow: Flow) -> None:
 
 def _last_words(observed: Observed, flow: Flow, role: str, number: int) -> str:
     """A program's last line of output, for the end of a clause."""
-    stem = f"{flow.spec['name'].replace('/', '_')}.{role}.{number}"
-    outputs = (observed.said.get(f"{stem}.{stream}") for stream in ("err", "out"))
+    outputs = (observed.said.get(f"{flow.output(role, number)}.{stream}") for stream in ("err", "out"))
     return next((f': "{said}"' for said in outputs if said), "")
 
 

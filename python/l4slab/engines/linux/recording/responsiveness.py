@@ -17,8 +17,8 @@ def of_flow(observed: Observed, flow: Flow) -> Row:
     """The columns of the table `flows` that tell of responsiveness: means of the tests that the flow has."""
     if not flow.is_test:
         return {}
-    stem = flow.spec["name"].replace("/", "_")
-    scores = [_score(f"{stem}.client.{number}.out", observed) for number in range(1, flow.spec["count"] + 1)]
+    numbers = range(1, flow.spec["count"] + 1)
+    scores = [_score(f"{flow.output('client', number)}.out", observed) for number in numbers]
     row: Row = {}
     for name in _NUMBERS:
         known = [score[name] for score in scores if name in score]
