@@ -60,6 +60,10 @@ def program(client: str) -> str:
             'no kind = "web"',
         ),
         (
+            ONE_LINK + '[[flow]]\nname = "t"\nkind = "responsiveness"\ncc = "cubic"\necn = "sce"\nrtt = "5ms"\n',
+            'flow "t": no Linux kernel has SCE; write "classic"',
+        ),
+        (
             '[link.air]\nmedium = "wifi n20 mcs 3"\nqdisc = "pfifo"\n'
             + CUBIC
             + '[[at]]\ntime = "1s"\n"link.air.medium" = "wifi per 0.1"\n',

@@ -184,6 +184,12 @@ def refuse(run: Description, controls: tuple[str, ...], free: tuple[str, ...] | 
     if len(run["flows"]) > _MOST_FLOWS:
         raise ValueError(f"the real engine has at most {_MOST_FLOWS} flow groups; use count, or the sim engine")
     carried.refuse(run)
+    for spec in run["flows"]:
+        if "sce" in (spec.get("ecn"), spec.get("peer_ecn")):
+            raise ValueError(
+                f'flow "{spec["name"]}": no Linux kernel has SCE; write "classic" instead of "sce", or use the sim '
+                "engine"
+            )
     run = carried.carried(run)
     for spec in run["flows"]:
         name = f'flow "{spec["name"]}"'
@@ -216,10 +222,6 @@ def refuse(run: Description, controls: tuple[str, ...], free: tuple[str, ...] | 
             raise LackingError(
                 f'{name}: the kernel of this machine lets programs have {", ".join(free)} and not "{wanted}"; allow it '
                 f"with: {hosts.allowing(wanted, controls, free)}, or choose another cc"
-            )
-        if spec["kind"] == "tcp" and "sce" in (spec["ecn"], spec["peer_ecn"]):
-            raise ValueError(
-                f'{name}: no Linux kernel has SCE; write "classic" instead of "sce", or use the sim engine'
             )
     forwarder.refuse_media_that_change(run)
     for parameter in lab.module_parameters(run):
