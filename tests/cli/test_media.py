@@ -115,7 +115,17 @@ def test_freezes_are_told(freezes: int, words: str) -> None:
         ('cc = "none"', 'cc = "none"\noptions = { pacing = 0 }', ["options", "pacing", "1 to 1000"]),
         ('cc = "none"', 'cc = "none"\npacket = "100B"', ["packet", '"100B"', "164"]),
         ('rate_max = "1Mbit"\n', "", ["rate_max", "add it"]),
-        ('cc = "none"', 'cc = "none"\nrate = "1Mbit"', ["rate", "rate_max"]),
+        ('frames = "50/s"', 'frames = "1000000/s"', ['frames = "1000000/s"', "GiB of memory", "lower it"]),
+        (
+            'cc = "none"',
+            'cc = "gcc"\nrate_start = "2Mbit"',
+            ['rate_start = "2Mbit" is above rate_max = "1Mbit"', "make it smaller"],
+        ),
+        (
+            'cc = "none"',
+            'cc = "gcc"\nrate_start = "100kbit"',
+            ['rate_start = "100kbit" is below rate_min = "150kbit"', "make it larger"],
+        ),
     ],
 )
 def test_mistakes_are_sentences(
@@ -131,6 +141,11 @@ def test_the_highest_rate_may_change(tmp_path: Path) -> None:
     text = FILE + '[[at]]\ntime = "5s"\n"flow.call.rate_max" = "500kbit"\n'
     run = expand(experimentfile.load(written(tmp_path, text)), "sim").runs[0]
     assert run.description["at"] == [{"time_ns": 5_000_000_000, "flow": "call", "rate_bps": 500_000}]
+    adapts = text.replace('cc = "none"', 'cc = "gcc"\nrate_min = "600kbit"')
+    with pytest.raises(InputError) as told:
+        expand(experimentfile.load(written(tmp_path, adapts)), "sim")
+    for words in ("[[at]] no. 1", 'flow.call.rate_max = "500kbit" is below', 'rate_min = "600kbit"', "make it larger"):
+        assert words in str(told.value)
 
 
 def test_a_call_may_pause(tmp_path: Path) -> None:
@@ -147,8 +162,10 @@ def test_only_what_adapts_has_other_rates(tmp_path: Path) -> None:
         return [flow["rate_min_bps"], flow["rate_start_bps"], flow["rate_bps"]]
 
     assert rates(FILE) == [None, None, 1_000_000]
-    adapts = FILE.replace('cc = "none"', 'cc = "scream"\nrate_start = "2Mbit"')
+    adapts = FILE.replace('cc = "none"', 'cc = "scream"')
     assert rates(adapts) == [150_000, 1_000_000, 1_000_000]
+    # Defaults stay within a lower rate_max.
+    assert rates(adapts.replace('rate_max = "1Mbit"', 'rate_max = "100kbit"')) == [100_000, 100_000, 100_000]
 
 
 def test_media_controllers_are_listed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -48,7 +48,7 @@ def memory_bytes(run: Mapping[str, Any]) -> float:
             rates[change["link"]] = max(rates[change["link"]], change["rate_bps"])
     flows = [flow | _most(flow, run["at"]) for flow in run["flows"]]
     held = sum(map(_limit, _qdiscs(run)))
-    sent = waiting = segments = transfers = connections = 0.0
+    sent = waiting = segments = 0.0
     for flow in flows:
         round_trip = flow["rtt_ns"] / 1e9
         if flow["kind"] == "cbr":
@@ -60,10 +60,6 @@ def memory_bytes(run: Mapping[str, Any]) -> float:
         # Slow start doubles the window per round trip.
         segments = max(segments, 2 * packets * min(round_trip, seconds))
         sent += 2 * packets * seconds
-        if "interval_ns" in flow:
-            begun = flow["count"] * run["duration_ns"] / flow["interval_ns"]
-            transfers += begun
-            connections += begun if flow["kind"] == "web" else 0
     backlog = min(held, sent)
     tcp = any(flow["kind"] != "cbr" for flow in flows)
     rows = len(flows) if not run.get("per_flow") else sum(flow["count"] for flow in flows)
@@ -73,9 +69,16 @@ def memory_bytes(run: Mapping[str, Any]) -> float:
         + (segments + backlog * tcp) * _SEGMENT_BYTES
         + sum(flow["count"] for flow in flows) * _FLOW_BYTES
         + rows * _ROW_BYTES
-        + transfers * _TRANSFER_BYTES
-        + connections * _CONNECTION_BYTES
+        + sum(begun_bytes(flow, run["duration_ns"]) for flow in flows)
     )
+
+
+def begun_bytes(flow: Mapping[str, Any], duration_ns: int) -> float:
+    """The memory for all frames, pages or requests that a flow begins, in bytes."""
+    if "interval_ns" not in flow:
+        return 0.0
+    each = _TRANSFER_BYTES + (_CONNECTION_BYTES if flow["kind"] == "web" else 0)
+    return float(flow["count"] * duration_ns / flow["interval_ns"] * each)
 
 
 def packets(run: Mapping[str, Any]) -> float:

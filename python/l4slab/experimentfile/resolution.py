@@ -234,11 +234,7 @@ class Resolver:
                     self._remark(f"impair.{name}.netem", netem, "netem ")
         if precision is not None and (reason := _unsteady(description)) is not None:
             raise Problem((), "precision", f"= {show(raw_top['precision'])} {reason}, or leave precision out")
-        if (memory := bounds.memory_bytes(description)) > bounds.MEMORY_BYTES:
-            most = f"{bounds.MEMORY_BYTES / 2**30:g} GiB is the most"
-            text = f"a run may need {memory / 2**30:.1f} GiB of memory, and {most}"
-            remedy = "lower what is largest: rates, rtt, count, the limits of queues, or duration / sample"
-            raise Problem((), "", f"{text}; {remedy}")
+        _check_memory(description, document["flow"])
         return description
 
 
@@ -620,6 +616,23 @@ def _link_change(time_ns: int, link: str, settings: Keys, place: Place, queues: 
     return change
 
 
+def _check_memory(description: run.Run, raw: Mapping[str, Keys]) -> None:
+    """Whether the run's memory is within the bounds. Raises Problem, which names what a flow begins too often."""
+    memory = bounds.memory_bytes(description)
+    if memory <= bounds.MEMORY_BYTES:
+        return
+    text = f"may need {memory / 2**30:.1f} GiB of memory, and {bounds.MEMORY_BYTES / 2**30:g} GiB is the most"
+    for flow in description["flows"]:
+        if bounds.begun_bytes(flow, description["duration_ns"]) > memory / 2:
+            fields = KINDS[flow["kind"]].model_fields.items()
+            key, field = next(one for one in fields if one[1].serialization_alias == "interval_ns")
+            value = raw[flow["name"]].get(key, field.default)
+            remedy = f"{'lengthen' if key == 'interval' else 'lower'} it, or lower count or duration"
+            raise Problem(("flow", flow["name"]), key, f"= {show(value)} {text}; {remedy}")
+    remedy = "lower what is largest: rates, rtt, count, the limits of queues, or duration / sample"
+    raise Problem((), "", f"a run {text}; {remedy}")
+
+
 def _check_later(changes: Iterable[run.Change], raw: Mapping[str, Keys]) -> None:
     """Whether not too many flows come while it runs. Raises Problem."""
     total = 0
@@ -673,7 +686,11 @@ def _flow_change(time_ns: int, flow: run.Flow, settings: Keys, place: Place, dur
     if checked.app_rate is not None:
         change["rate_bps"] = RATE.parse(checked.app_rate)
     if checked.rate_max is not None:
-        change["rate_bps"] = numbers["rate_max_bps"]
+        change["rate_bps"] = most = numbers["rate_max_bps"]
+        least = flow["rate_min_bps"] if flow["kind"] == "media" else None
+        if least is not None and most < least:
+            text = f"= {show(settings['rate_max'])} is below the flow's rate_min = {show(RATE.text(least))}"
+            raise Problem(where, "rate_max", f"{text}; make it larger, or rate_min smaller")
     if checked.pause is not None:
         change["pause"] = checked.pause
     return change

@@ -339,8 +339,13 @@ class MediaFlow(AnyFlow):
     options: Mapping[str, Option] = Field(default={}, examples=['{ pacing = "1.5" }'])
 
     def mistake(self, raw: Keys) -> tuple[str, str] | None:
-        if "rate_min" in raw and RATE.parse(self.rate_min) > RATE.parse(self.rate_max):
-            return "rate_min", f"= {show(raw['rate_min'])} is above rate_max = {show(raw['rate_max'])}; make it smaller"
+        least, first, most = (RATE.parse(rate) for rate in (self.rate_min, self.rate_start, self.rate_max))
+        for key, value in (("rate_min", least), ("rate_start", first)):
+            if key in raw and value > most:
+                return key, f"= {show(raw[key])} is above rate_max = {show(raw['rate_max'])}; make it smaller"
+        if "rate_start" in raw and first < min(least, most):
+            text = f"is below rate_min = {show(self.rate_min)}; make it larger, or rate_min smaller"
+            return "rate_start", f"= {show(raw['rate_start'])} {text}"
         return super().mistake(raw)
 
     def looked_up(self, outside: Outside) -> LookedUp:

@@ -1,7 +1,7 @@
 /** The two services: groups of flows, each with what can be changed about it. */
 import { FLOW, type Key } from "../model/keys";
 import { usualPath } from "../model/media";
-import { isL4s, isScalable } from "../model/run";
+import { isL4s, isScalable, withinRates } from "../model/run";
 import { MEDIA } from "../model/short";
 import { parseInterval, print, printInterval, RATE, TIME, Wrong } from "../model/units";
 import type { Change, FlowSpec, Run, Vocabulary } from "../types";
@@ -79,7 +79,7 @@ function group(flow: FlowSpec, service: Service, actions: FlowActions): Group {
   const id = `flow-${slug(name)}`;
   const edited = (run: Run, values: Record<string, unknown>): Run => ({
     ...run,
-    flows: run.flows.map((one) => (one.name === name ? ({ ...one, ...values } as FlowSpec) : one)),
+    flows: run.flows.map((one) => (one.name === name ? withinRates({ ...one, ...values } as FlowSpec) : one)),
   });
   const anew = (values: Record<string, unknown>) => actions.anew((run) => edited(run, values));
   const shown: [string, Field<never>][] = [];

@@ -3,6 +3,7 @@
 import type { FlowSpec, Impair, LinkSpec, Rewrite, Run, TimedChange } from "../types";
 import { AT, DURATION, IMPAIR, type Key, keysOf, LINK, OF_MEDIUM, REWRITE, TIME_OF_CHANGE, TOP } from "./keys";
 import { upOf, usualPath, wayBack } from "./media";
+import { withinRates } from "./run";
 import { trialSeed } from "./seed";
 import { Wrong } from "./units";
 import { suggest } from "./words";
@@ -231,15 +232,21 @@ class Resolver {
       read.stop_ns = null;
     }
     if (kind === "media") {
-      for (const key of ["rate_min_bps", "rate_start_bps"]) {
-        read[key] = read.cc === "none" ? null : Math.min(read[key] as number, read.rate_bps as number);
+      for (const key of ["rate_min", "rate_start"]) {
+        if (values.has(key) && (read[`${key}_bps`] as number) > (read.rate_bps as number))
+          this.wrong(
+            `${place}.${key}`,
+            told(key),
+            `is above rate_max = "${told("rate_max")}"; rate_max is used for both`,
+          );
+        if (read.cc === "none") read[`${key}_bps`] = null;
       }
     }
     if ("options" in read) {
       const options = [...values].filter(([key]) => key.startsWith("options."));
       read.options = Object.fromEntries(options.map(([key, value]) => [key.slice("options.".length), value]));
     }
-    return [{ name, ...read } as unknown as FlowSpec];
+    return [withinRates({ name, ...read } as unknown as FlowSpec)];
   }
 
   private impair(name: string, values: Values, links: string[]): Impair[] {

@@ -3,11 +3,11 @@ import { completions } from "../controls/link";
 import { SLIDERS } from "../controls/medium";
 import { COUNTS, logarithmic, nearestIndex } from "../controls/scale";
 import { toJson } from "../json";
-import type { Run, TimedChange } from "../types";
+import type { FlowSpec, Run, TimedChange } from "../types";
 import { readAddress, writeAddress } from "./address";
 import { described } from "./described";
 import { changingOf, type MediumKind } from "./media";
-import { changed, folded, setAt, subjectOf, withMade } from "./run";
+import { changed, folded, setAt, subjectOf, withinRates, withMade } from "./run";
 import { parse } from "./units";
 
 const run = readAddress(
@@ -128,4 +128,27 @@ test("a tc string is completed word by word", () => {
   expect(values("pie ")).toEqual(["pie target 15ms", "pie ecn"]);
   expect(values("pie ecn t")).toEqual(["pie ecn target 15ms"]);
   expect(values("pie target ")).toEqual(["pie target 15ms"]);
+});
+
+test("the rates of an encoder are at most its highest, and an address that asks for more is told so", () => {
+  const address =
+    "link.l.rate=5Mbit&link.l.qdisc=pfifo&flow.c.kind=media&flow.c.cc=gcc&flow.c.rtt=10ms&flow.c.rate_max=100kbit";
+  const rates = (read: ReturnType<typeof readAddress>) => {
+    const flow = withinRates(read.run?.flows[0] as FlowSpec) as FlowSpec & { kind: "media" };
+    return [flow.rate_min_bps, flow.rate_start_bps, flow.rate_bps];
+  };
+  const usual = readAddress(address);
+  expect(usual.problems).toEqual([]);
+  expect(rates(usual)).toEqual([100e3, 100e3, 100e3]);
+  const above = readAddress(`${address}&flow.c.rate_start=2Mbit`);
+  expect(above.problems.join()).toContain('flow.c.rate_start = "2Mbit" is above rate_max = "100kbit"');
+  expect(rates(above)).toEqual([100e3, 100e3, 100e3]);
+  const faster = {
+    ...(usual.run as Run).flows[0],
+    rate_min_bps: 150e3,
+    rate_start_bps: 1e6,
+    rate_bps: 2e6,
+  } as FlowSpec;
+  expect(withinRates(faster)).toEqual(faster);
+  expect(withinRates((run as Run).flows[0] as FlowSpec)).toBe((run as Run).flows[0]);
 });

@@ -19,6 +19,13 @@ export function isScalable(cc: string, options: Record<string, string> = {}): bo
   );
 }
 
+/** The flow with the other rates of a media encoder at most its highest. */
+export function withinRates(flow: FlowSpec): FlowSpec {
+  if (flow.kind !== "media") return flow;
+  const within = (rate: number | null) => rate && Math.min(rate, flow.rate_bps);
+  return { ...flow, rate_min_bps: within(flow.rate_min_bps), rate_start_bps: within(flow.rate_start_bps) };
+}
+
 /** What is set at `now_ns`: the changes that are due are made. */
 export function setAt(run: Run, now_ns: number): Run {
   const later = run.at.filter((change) => change.time_ns > now_ns);
