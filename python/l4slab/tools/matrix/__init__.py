@@ -432,7 +432,7 @@ def _cell(
 ) -> Cell:
     path = [] if asked.name == NAME else [asked.path]
     name = "--".join(map(_file_name, (*path, row.level, queue, against)))
-    place = (name, asked.path, row.level, queue, against)
+    cell = Cell(name, asked.path, row.level, queue, against, "not run")
     # Where a rival is the row itself by two names, both are the same run, which has the first name.
     same = [name for name in asked.against if name == ITSELF or (":" in name and rows([name])[0].level == row.level)]
     names = same if against in same else [against]
@@ -446,28 +446,29 @@ def _cell(
     tested, rival = of_it.filter(flow=TESTED), of_it.filter(flow=RIVAL)
     reason = reason_of(asked.name)
     if reason is not None or tested.is_empty():
-        return Cell(*place, "not run", reason or _lacking(asked, row, queue, against, engine) or "it has not run")
+        why = reason or _lacking(asked, row, queue, against, engine) or "it has not run"
+        return replace(cell, why=why)
 
     state: State = "measured" if proof.verdict == "proven" else "runner"
     why = "" if state == "measured" else proof.why
     if state == "measured" and (tested["goodput_mbps"] == 0).any():
         state, why = "stalled", f"in a trial {_STOPPED}"
     transfers = of_cell.filter(experiment=asked.transfers, flow=TESTED)
-    return Cell(
-        *place,
-        state,
-        why,
-        tested.sort("trial")["run"].to_list(),
-        *_mean_and_range(tested, "goodput_mbps"),
-        *_mean_and_range(tested, "share"),
-        *_mean_and_range(tested, "sojourn_ms_mean"),
-        _mean(tested, "sojourn_ms_p99"),
-        _mean(rival, "sojourn_ms_mean"),
-        _mean(tested, "ce_pct"),
-        _mean(tested, "drop_pct"),
-        *(_mean_and_range(transfers, "completion_ms_p50") if len(transfers) else (None, None, None)),
-        reason_of(asked.transfers) or "",
-        transfers.sort("trial")["run"].to_list(),
+    return replace(
+        cell,
+        state=state,
+        why=why,
+        runs=tested.sort("trial")["run"].to_list(),
+        **_mean_and_range(tested, "goodput_mbps"),
+        **_mean_and_range(tested, "share"),
+        **_mean_and_range(tested, "sojourn_ms_mean"),
+        sojourn_ms_p99=_mean(tested, "sojourn_ms_p99"),
+        rival_sojourn_ms_mean=_mean(rival, "sojourn_ms_mean"),
+        ce_pct=_mean(tested, "ce_pct"),
+        drop_pct=_mean(tested, "drop_pct"),
+        **(_mean_and_range(transfers, "completion_ms_p50", "completion_ms") if len(transfers) else {}),
+        unfinished=reason_of(asked.transfers) or "",
+        transfer_runs=transfers.sort("trial")["run"].to_list(),
     )
 
 
@@ -476,13 +477,15 @@ def _mean(rows: pl.DataFrame, name: str) -> float | None:
     return found if isinstance(found, float) else None
 
 
-def _mean_and_range(rows: pl.DataFrame, name: str) -> tuple[float | None, float | None, float | None]:
-    least, most = rows[name].min(), rows[name].max()
-    return (
-        _mean(rows, name),
-        least if isinstance(least, float) else None,
-        most if isinstance(most, float) else None,
-    )
+def _mean_and_range(rows: pl.DataFrame, column: str, name: str = "") -> dict[str, Any]:
+    """The fields of a cell that begin with `name`, which is `column` unless it is given."""
+    name = name or column
+    least, most = rows[column].min(), rows[column].max()
+    return {
+        name: _mean(rows, column),
+        f"{name}_min": least if isinstance(least, float) else None,
+        f"{name}_max": most if isinstance(most, float) else None,
+    }
 
 
 def _lacking(asked: Asked, row: Row, queue: str, against: str, engine: str) -> str | None:
