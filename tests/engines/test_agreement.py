@@ -475,6 +475,18 @@ def test_the_figure_marks_what_is_beyond(tmp_path: Path) -> None:
     assert not at_10 or math.isclose(abs(at_10[0]), 1.0, rel_tol=0.2)
 
 
+def test_the_figure_has_no_empty_panel_and_one_for_round_trips_per_minute(tmp_path: Path) -> None:
+    rows, _ = compared(tmp_path, same, same)
+    tests = rows.filter(quantity="goodput_mbps").with_columns(quantity=pl.lit("rpm_foreign"))
+    for given, some in ((rows, False), (pl.concat([rows.filter(quantity="drop_pct"), tests]), True)):
+        figure = plot.agreement(given, {})
+        assert figure is not None
+        shown = [axis for axis in figure.axes if axis.get_visible()]
+        assert all(axis.get_title(loc="left") and axis.lines for axis in shown)
+        assert ("RPM, foreign probes" in {axis.get_title(loc="left") for axis in shown}) == some
+    assert len(shown) == 2 < len(figure.axes)
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("undrawn")  # CI's own `agree small` draws
 @pytest.mark.skipif(kernels.installed() is None, reason="no kernel: l4slab linux build")

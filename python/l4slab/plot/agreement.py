@@ -24,6 +24,8 @@ _PANELS: tuple[tuple[str, str, str, float | None], ...] = (
     ("rtt_ms_mean", "flow", "srtt, mean (ms)", 1),
     ("ce_pct", "flow", "CE marked (%)", 0.01),
     ("drop_pct", "flow", "dropped (%)", 0.01),
+    ("rpm_foreign", "flow", "RPM, foreign probes", 10),
+    ("rpm_self", "flow", "RPM, self probes", 10),
 )
 _RANGE: Any = {"color": DIM, "alpha": 0.45, "linewidth": 0.6, "zorder": 1}
 _POINT: Any = {"linestyle": "", "marker": "o", "markersize": 3.2, "fillstyle": "none", "markeredgewidth": 0.6}
@@ -42,11 +44,11 @@ def agreement(rows: pl.DataFrame, bars: Mapping[str, Bar]) -> Figure | None:
     lines = -(-len(panels) // columns)
     with styled():
         figure = Figure(figsize=(WIDTH_IN, 0.5 + 2.35 * lines))
-        axes = figure.subplots(lines, columns, squeeze=False).flat
+        axes = list(figure.subplots(lines, columns, squeeze=False).flat)
         for axis, (quantity, place, title, least) in zip(axes, panels, strict=False):
             _panel(axis, _of(rows, quantity, place), least, bars.get(quantity))
             axis.set_title(title)
-        for axis in list(axes)[len(panels) :]:
+        for axis in axes[len(panels) :]:
             axis.set_visible(False)
         figure.supxlabel("kernel", fontsize=9)
         figure.supylabel("simulator", fontsize=9)
@@ -87,7 +89,7 @@ def _panel(axis: Axes, rows: pl.DataFrame, least: float | None, bar: Bar | None)
         axis.plot(chosen["kernel"], chosen["simulator"], zorder=3, **look)
     for scale, limit in ((axis.set_xscale, axis.set_xlim), (axis.set_yscale, axis.set_ylim)):
         if least is not None:
-            scale("symlog", linthresh=least, linscale=0.4)
+            scale("symlog", linthresh=least, linscale=0.7)
         limit(low, high)
     axis.set_box_aspect(1)
 
