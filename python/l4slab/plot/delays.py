@@ -11,7 +11,7 @@ from matplotlib.ticker import LogLocator
 
 from l4slab.plot.distributions import NAMES, distribution, ends_of, points_of
 from l4slab.plot.roles import Look, looks
-from l4slab.plot.style import DIM, WIDTH_IN, Figure, legend, plain_log, styled
+from l4slab.plot.style import BEHIND, DIM, WIDTH_IN, Figure, legend, plain_log, styled
 
 _RAREST_PCT = 0.01
 # Below this ratio of its ends, an axis has numbers between the powers of ten.
@@ -83,4 +83,5 @@ def _tail(axes: Sequence[Axes], drawn: Sequence[Mapping[str, pl.DataFrame]]) -> 
     # A text below the axis would take the room of the axes.
     for axis in axes if lowest <= 1 else ():
         axis.axhline(1, color=DIM, linewidth=0.6, linestyle=(0, (1, 2)), zorder=1.5)
-        axis.annotate("P99", (0, 1), (3, 2), ("axes fraction", "data"), "offset points", fontsize=7, color=DIM)
+        place = ((0, 1), (3, 2), ("axes fraction", "data"), "offset points")
+        axis.annotate("P99", *place, fontsize=7, color=DIM, bbox=BEHIND, zorder=3)

@@ -14,14 +14,12 @@ from matplotlib.patches import Patch
 from l4slab.base.numbers import NO_DELAY_MS
 from l4slab.base.values import Cell
 from l4slab.plot.roles import INK, Look, looks
-from l4slab.plot.style import DIM, GRID, PAGE, WIDTH_IN, Figure, legend, plain_log, styled
+from l4slab.plot.style import BEHIND, DIM, GRID, WIDTH_IN, Figure, legend, plain_log, styled
 
 _ROW_IN = 0.26
 _BAR = 0.72
 # From this ratio of the longest to the shortest delay on, a linear axis would hide the short one.
 _LOG_FROM = 30.0
-# A number may stand on the line of the capacity.
-_BEHIND: Any = {"facecolor": PAGE, "edgecolor": "none", "pad": 0.6}
 
 
 def overview(
@@ -62,7 +60,7 @@ def overview(
                 # It stands over all panels: above their grids, and without making room for itself in the first.
                 axes[0].annotate(
                     textwrap.shorten(label, 110, placeholder=" …"), (0, y), (2, 0), ("axes fraction", "data"),
-                    "offset points", fontsize=8.5, fontweight="bold", va="center", bbox=_BEHIND, in_layout=False,
+                    "offset points", fontsize=8.5, fontweight="bold", va="center", bbox=BEHIND, in_layout=False,
                 )  # fmt: skip
                 y += 1
             for name in mine["flow"].unique(maintain_order=True):
@@ -136,7 +134,7 @@ def _signals(axis: Axes, rows: pl.DataFrame, y: float, look: Look) -> None:
 
 
 def _write(axis: Axes, x: float, y: float, text: str) -> None:
-    axis.annotate(text, (x, y), (4, 0), textcoords="offset points", va="center", fontsize=7, color=DIM, bbox=_BEHIND)
+    axis.annotate(text, (x, y), (4, 0), textcoords="offset points", va="center", fontsize=7, color=DIM, bbox=BEHIND)
 
 
 def _axes(axes: Any, times: Sequence[str], y: float, ticks: Sequence[tuple[float, str]]) -> None:

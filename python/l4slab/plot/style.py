@@ -29,6 +29,8 @@ DIM = "#595959"
 GRID = "#e3e3e3"
 PLATE = "#f2f2f2"
 PAGE = "#ffffff"
+# Behind a text, so that lines do not cross it.
+BEHIND: Any = {"facecolor": PAGE, "edgecolor": "none", "pad": 0.6}
 _OF_A_PAGE = {
     INK: "currentColor",
     DIM: "var(--figure-dim, #595959)",
