@@ -28,7 +28,7 @@ def test_time_series_draws_the_table(page) -> None:
         assert drawn(rtt, rows, "srtt_ms")
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["cubic", "tweaked"]
     labels = [axis.get_ylabel() for axis in figure.axes]
-    assert labels == ["delivery rate (Mb/s)", "TCP RTT (ms)"]
+    assert labels == ["delivery rate (Mb/s)", "smoothed RTT (ms)"]
     assert rtt.get_xlabel() == "time (s)"
     full = [line for line in rate.lines if line.get_alpha() is None]
     assert len(full) == 2
@@ -203,7 +203,7 @@ def test_a_page_gives_a_figure_its_ink(page) -> None:
     assert 'fill="currentColor"' in shown
     assert "stroke: currentColor" in shown
     assert "var(--figure-grid" in shown
-    assert "TCP RTT (ms)</text>" in saved
+    assert "smoothed RTT (ms)</text>" in saved
 
 
 def test_published_means_stand_in_the_time_series(page) -> None:

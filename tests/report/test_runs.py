@@ -77,7 +77,7 @@ def test_a_run_has_its_set_up_its_numbers_and_its_curves(results: l4slab.Results
         line, _ = panels["delivery rate"]["lines"]  # and the capacity
         assert (line["name"], panels["delivery rate"]["unit"]) == ("a", "Mb/s")
         assert line["y"] == pytest.approx(series["rate_mbps"].to_list(), rel=1e-3, nan_ok=True)
-        assert {"TCP RTT", "queue delay", "backlog"} <= set(panels)
+        assert {"smoothed RTT", "queue delay", "backlog"} <= set(panels)
 
 
 def test_the_tables_have_every_row_and_every_column(results: l4slab.Results, report: Report) -> None:

@@ -15,7 +15,7 @@ from l4slab.plot.style import GRID, WIDTH_IN, Figure, legend, mark_published, pu
 
 _PANELS = (
     (("rate_mbps", "goodput_mbps"), "rate (Mb/s)"),
-    (("rtt_ms_mean", "sojourn_ms_mean"), "TCP RTT (ms)"),
+    (("rtt_ms_mean", "sojourn_ms_mean"), "RTT (ms)"),
 )
 _AXIS_OF = {"goodput_mbps": "goodput (Mb/s)", "sojourn_ms_mean": "queue delay (ms)"}
 

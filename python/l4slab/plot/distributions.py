@@ -11,7 +11,7 @@ from l4slab.base.numbers import NO_DELAY_MS
 # Of each quantity: what is counted, and how to say that one is beyond a value.
 NAMES = {
     "sojourn_ms": ("queue delay (ms)", "packets", "waited longer"),
-    "rtt_ms": ("TCP RTT (ms)", "samples", "were longer"),
+    "rtt_ms": ("RTT (ms)", "samples", "were longer"),
     "completion_ms": ("completion time (ms)", "transfers", "took longer"),
     "frame_ms": ("latency of a frame (ms)", "frames", "took longer"),
     "view_ms": ("delay of a view (ms)", "inputs", "took longer"),

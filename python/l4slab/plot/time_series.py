@@ -60,7 +60,11 @@ def time_series(
         return None
     look = looks(flows or list(of_flows["flow"].unique(maintain_order=True)))
     cases = of_flows.partition_by("panel", maintain_order=True) if "panel" in series.columns else [of_flows]
-    wanted = [(_rate_column(of_flows), "delivery rate (Mb/s)"), ("srtt_ms", "TCP RTT (ms)"), (_SCORE, "classic score")]
+    wanted = [
+        (_rate_column(of_flows), "delivery rate (Mb/s)"),
+        ("srtt_ms", "smoothed RTT (ms)"),
+        (_SCORE, "classic score"),
+    ]
     panels = [(name, label) for name, label in wanted if name in of_flows.columns and of_flows[name].count()]
     if not panels:
         return None

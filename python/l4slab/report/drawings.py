@@ -33,8 +33,8 @@ _DELAYS = (
 # Cases drawn at most, and marks of cases side by side; every run can be opened beyond these.
 MAX_CASES = 12
 # The panels of a run that are also drawn for a case, and their published columns.
-_OVER_TIME = ["delivery rate", "TCP RTT", "classic ECN score", "queue delay", "marking probability"]
-_PUBLISHED = {"rate_mbps": "delivery rate", "rtt_ms_mean": "TCP RTT"}
+_OVER_TIME = ["delivery rate", "smoothed RTT", "classic ECN score", "queue delay", "marking probability"]
+_PUBLISHED = {"rate_mbps": "delivery rate", "rtt_ms_mean": "smoothed RTT"}
 MAX_COMPARED_MARKS = 150
 
 

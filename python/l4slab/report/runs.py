@@ -38,7 +38,7 @@ from l4slab.sweep import canonical_json
 MAX_EMBEDDED_ROWS = 150_000
 _FLOW_PANELS = (
     ("rate_mbps", "delivery rate", "Mb/s"),
-    ("srtt_ms", "TCP RTT", "ms"),
+    ("srtt_ms", "smoothed RTT", "ms"),
     ("classic_ecn_score", "classic ECN score", ""),
     ("cwnd_packets", "congestion window", "packets"),
 )
