@@ -38,17 +38,16 @@ _ROWS = """
 
 # What hosts have that the engine linux has not: segmentation offload and a line of a gigabit; the time until a program
 # sends after an ACK; waits of each packet that hide the hosts' own.
-HOSTS = {
-    "linux": {
-        "ideal": (),
-        "line": ("line",),
-        "reaction": ("reaction",),
-        "line, reaction": ("line", "reaction"),
-        "noise": ("noise",),
-        "line, reaction, noise": ("line", "reaction", "noise"),
-    },
-    "real": {"real": (), "real, noise": ("noise",)},
-}
+HOSTS = (
+    ("linux", "ideal", ()),
+    ("linux", "line", ("line",)),
+    ("linux", "reaction", ("reaction",)),
+    ("linux", "line, reaction", ("line", "reaction")),
+    ("linux", "noise", ("noise",)),
+    ("linux", "line, reaction, noise", ("line", "reaction", "noise")),
+    ("real", "real", ()),
+    ("real", "real, noise", ("noise",)),
+)
 RATES = ("20Mbit", "50Mbit", "100Mbit")
 
 
@@ -84,7 +83,7 @@ def _wait(time: str, link: str, direction: str) -> dict[str, object]:
 def shares() -> str:
     """The table of the program's share between hosts of several kinds."""
     lines = [f"| hosts | {' | '.join(f'{rate[:-4]} Mbit/s' for rate in RATES)} |", "|---|---|---|---|"]
-    for engine, kind in [(engine, kind) for engine, kinds in HOSTS.items() for kind in kinds]:
+    for engine, kind, _ in HOSTS:
         rows = duckdb.execute(f"""
             select "link.bottleneck.rate", avg(share), stddev(share)
             from '{folder(engine, kind)}/flows.parquet' where flow = 'program' group by all""").fetchall()
@@ -128,8 +127,9 @@ def main(words: list[str]) -> None:
     for engine in ENGINES:
         if not words or engine in words:
             l4slab.run(FILE, folder(engine), engine, where=WHERE)
-            for kind, has in HOSTS[engine].items():
-                l4slab.run(between(has), folder(engine, kind), engine)
+            for of, kind, has in HOSTS:
+                if of == engine:
+                    l4slab.run(between(has), folder(engine, kind), engine)
     if not words or "table" in words:
         text = PAGE.read_text()
         for name, made in (("cells", table), ("hosts", shares)):
