@@ -4,9 +4,40 @@ use super::{Place, tcp};
 use crate::element::{Outbox, common_mode};
 use crate::packet::{FlowId, GroupId};
 use crate::probe::{SenderState, Totals};
-use crate::time::Time;
+use crate::time::{Span, Time};
 use crate::transport::receiver::Receiver;
 use crate::transport::sender::Sender;
+
+/// The longest that an ACK is delayed.
+const DELAYED_ACK: Span = Span::from_millis(200);
+
+/// How long a client waits for the acknowledgement of a request (RFC 8985, 7.2).
+pub(super) fn patience(rtt: Span) -> Span {
+    rtt * 2 + DELAYED_ACK
+}
+
+/// A request that the client sends again until it may know that the server has it.
+pub(super) struct Request {
+    /// When the client sends it again.
+    pub again: Time,
+    /// When the server got it.
+    pub known: Option<Time>,
+}
+
+impl Request {
+    pub fn sent(now: Time, patience: Span) -> Request {
+        Request { again: now + patience, known: None }
+    }
+    /// Whether it is sent again now. Its acknowledgement needs the way `forward` from the server.
+    pub fn repeat(&mut self, now: Time, forward: Span, patience: Span) -> bool {
+        if self.again > now {
+            return false;
+        }
+        let is_known = self.known.is_some_and(|at| at + forward <= now);
+        self.again = if is_known { Time::NEVER } else { now + patience };
+        !is_known
+    }
+}
 
 /// What the connections of a source have in common.
 #[derive(Copy, Clone)]

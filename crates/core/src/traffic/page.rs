@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use serde::Deserialize;
 
-use super::connections::{self, Ends, Source};
+use super::connections::{self, Ends, Request, Source, patience};
 use super::poisson::Poisson;
 use super::tcp::Hosts;
 use super::{Place, Traffic};
@@ -41,8 +41,6 @@ const TLS: u64 = 4000;
 const PIECE: u64 = 16_384;
 /// Payload of a request.
 const REQUEST: u32 = 200;
-/// A request is repeated after two round trips and the longest that an ACK is delayed.
-const DELAYED_ACK: Span = Span::from_millis(200);
 
 /// Users who open pages.
 #[derive(Clone, Debug, Deserialize)]
@@ -161,8 +159,7 @@ enum Piece {
 
 struct Asked {
     object: usize,
-    again: Time,
-    known: Option<Time>,
+    request: Request,
 }
 
 impl Pages {
@@ -255,8 +252,7 @@ impl Pages {
         // A connection that was quiet has a timer again.
         self.wake(connection);
         let c = &mut self.connections[connection];
-        let again = now + c.client.rtt() * 2 + DELAYED_ACK;
-        c.asked.push(Asked { object, again, known: None });
+        c.asked.push(Asked { object, request: Request::sent(now, patience(c.client.rtt())) });
         out.set_clock(now);
         let request = c.request(object, self.source.dscp);
         out.push(request);
@@ -266,17 +262,11 @@ impl Pages {
     fn repeat(&mut self, now: Time, connection: usize, out: &mut Outbox) {
         let (forward, dscp) = (self.path.forward, self.source.dscp);
         let c = &mut self.connections[connection];
-        let wait = c.client.rtt() * 2 + DELAYED_ACK;
+        let patience = patience(c.client.rtt());
         for at in 0..c.asked.len() {
-            let Asked { object, again, known } = c.asked[at];
-            if again > now {
-                continue;
-            }
-            let is_known = known.is_some_and(|at| at + forward <= now);
-            c.asked[at].again = if is_known { Time::NEVER } else { now + wait };
-            if !is_known {
+            if c.asked[at].request.repeat(now, forward, patience) {
                 out.set_clock(now);
-                out.push(c.request(object, dscp));
+                out.push(c.request(c.asked[at].object, dscp));
             }
         }
     }
@@ -380,10 +370,10 @@ impl Pages {
     fn on_request(&mut self, now: Time, connection: usize, object: usize) {
         let c = &mut self.connections[connection];
         let Some(asked) = c.asked.iter_mut().find(|a| a.object == object) else { return };
-        if asked.known.is_some() {
+        if asked.request.known.is_some() {
             return;
         }
-        asked.known = Some(now);
+        asked.request.known = Some(now);
         let ready = now + self.pages[c.page as usize].objects[object].think;
         let at = c.making.partition_point(|(at, _)| *at <= ready);
         c.making.insert(at, (ready, object));
@@ -412,7 +402,7 @@ impl Connection {
 
     /// When a request is due to be repeated.
     fn again(&self) -> Time {
-        self.asked.iter().map(|a| a.again).min().unwrap_or(Time::NEVER)
+        self.asked.iter().map(|a| a.request.again).min().unwrap_or(Time::NEVER)
     }
 
     fn is_quiet(&self) -> bool {

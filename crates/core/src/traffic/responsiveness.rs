@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use client::{Client, LOADS, Wish};
 use serde::Deserialize;
 
-use super::connections::{self, Ends, Source};
+use super::connections::{self, Ends, Request, Source};
 use super::tcp::Hosts;
 use super::{Place, Traffic};
 use crate::ecn::Ecn;
@@ -131,9 +131,9 @@ impl Load {
 struct Asked {
     number: u32,
     at: Time,
-    again: Time,
-    /// When the server knew of it, and the segment that the answer ends in.
-    known: Option<(Time, u32)>,
+    request: Request,
+    /// The segment that the answer ends in, once the server knows of the probe.
+    end: Option<u32>,
 }
 
 impl Test {
@@ -184,7 +184,8 @@ impl Test {
         catch_up(server, now, out);
         let committed = self.notsent.div_ceil(u64::from(self.segment)) as u32;
         if let Some(probe) = asked.iter_mut().find(|p| p.number == number) {
-            probe.known.get_or_insert((now, server.next().wrapping_add(committed)));
+            probe.request.known.get_or_insert(now);
+            probe.end.get_or_insert(server.next().wrapping_add(committed));
         }
     }
 
@@ -228,11 +229,11 @@ impl Test {
 
     /// A self probe on the load connection, if that is established.
     fn ask(&mut self, now: Time, number: u32, load: u32, out: &mut Outbox) {
-        let again = now + self.client.patience();
+        let request = Request::sent(now, self.client.patience());
         let Load { client, asked, .. } = &mut self.loads[load as usize];
         if client.next() > 0 {
-            asked.push_back(Asked { number, at: now, again, known: None });
-            self.next_repeat = self.next_repeat.min(again);
+            self.next_repeat = self.next_repeat.min(request.again);
+            asked.push_back(Asked { number, at: now, request, end: None });
             self.send_self_probe(load, number, out);
         }
     }
@@ -247,19 +248,17 @@ impl Test {
     /// Requests are repeated that nobody has acknowledged.
     fn repeat(&mut self, now: Time, out: &mut Outbox) {
         self.next_repeat = Time::NEVER;
-        let (patience, is_over) = (self.client.patience(), self.client.is_over());
+        if self.client.is_over() {
+            return;
+        }
+        let patience = self.client.patience();
         for load in 0..self.loads.len() {
             for at in 0..self.loads[load].asked.len() {
                 let probe = &mut self.loads[load].asked[at];
-                let is_due = probe.again <= now;
-                // The acknowledgement of a request needs the way from the server.
-                let is_known = probe.known.is_some_and(|(at, _)| at + self.path.forward <= now);
-                if is_due {
-                    probe.again = if is_known || is_over { Time::NEVER } else { now + patience };
-                }
-                self.next_repeat = self.next_repeat.min(probe.again);
-                let number = probe.number;
-                if is_due && !is_known && !is_over {
+                let is_sent = probe.request.repeat(now, self.path.forward, patience);
+                self.next_repeat = self.next_repeat.min(probe.request.again);
+                if is_sent {
+                    let number = probe.number;
                     out.set_clock(now);
                     self.send_self_probe(load as u32, number, out);
                 }
@@ -273,7 +272,7 @@ impl Test {
         out.set_clock(now);
         End::on_packet(client, now, pkt, out);
         let next = client.next();
-        while asked.front().is_some_and(|p| p.known.is_some_and(|(_, end)| end < next)) {
+        while asked.front().is_some_and(|p| p.end.is_some_and(|end| end < next)) {
             if let Some(probe) = asked.pop_front() {
                 self.client.on_self_answer(now.since(probe.at));
             }

@@ -6,6 +6,7 @@ use super::score::{self, AVERAGED, Stability, Trip, Trips};
 use crate::probe::Responsiveness;
 use crate::rng::Rng;
 use crate::time::{Span, Time};
+use crate::traffic::connections::patience;
 
 /// Connections below this number carry load; foreign probes have those from there on, so many in turn.
 pub const LOADS: u32 = 64;
@@ -19,9 +20,6 @@ const PAIR_BYTES: f64 = 6000.0;
 const SYN_PATIENCE: Span = Span::from_secs(1);
 /// Stages of a foreign probe.
 const STAGES: [Trip; 3] = [Trip::Tcp, Trip::Tls, Trip::Http];
-
-/// What was sent last is sent again after two round trips and the longest that an ACK is delayed (RFC 8985, 7.2).
-const DELAYED_ACK: Span = Span::from_millis(200);
 
 /// What the test is told to do.
 #[derive(Copy, Clone, Debug)]
@@ -114,7 +112,7 @@ impl Client {
     }
     /// A request is repeated after so long.
     pub fn patience(&self) -> Span {
-        self.rtt * 2 + DELAYED_ACK
+        patience(self.rtt)
     }
     /// No probe and no load from now on.
     pub fn end(&mut self, now: Time) {
