@@ -45,6 +45,10 @@ CHANGED = {
     "unknown qdisc option": (('"pfifo limit 100"', '"pfifo limt 5"'), ["link.bottleneck.qdisc", "limt", "limit"]),
     "Mbps": (('"10Mbit"', '"100Mbps"'), ["link.bottleneck.rate", '"100Mbps"', '"100Mbit"', "multiply by 8"]),
     "MB/s": (('"10Mbit"', '"10MB/s"'), ["link.bottleneck.rate", '"10MB/s"', "multiply by 8"]),
+    "a title without quotes": (
+        ('duration = "1s"', 'title = 5\nduration = "1s"'),
+        ["title = 5 is not text", "in quotes"],
+    ),
     "bare rate": (('"10Mbit"', "10"), ["link.bottleneck.rate", "10", "has no unit", '"100Mbit"']),
     "rate as bare text": (('"10Mbit"', '"10"'), ["link.bottleneck.rate", '"10"', "has no unit"]),
     "bare time": (('duration = "1s"', "duration = 1"), ["duration", "= 1 ", "has no unit"]),

@@ -234,7 +234,8 @@ def _problem(model: type[Table], mistake: ErrorDetails, raw: Keys, place: Place)
         wanted = context["class"].removeprefix("Any")
         text = "is not a list" if wanted == "Sequence" else f"is not a {wanted}; write l4slab.{wanted}(...)"
     elif kind in _TYPES:
-        text = f"is not {_TYPES[kind]}{remedy}"
+        quoted = f'; write it in quotes, such as {path[0]} = "..."' if kind == "string_type" else ""
+        text = f"is not {_TYPES[kind]}{remedy or quoted}"
     elif kind in _BOUNDS:
         text = f"{_BOUNDS[kind]} {next(iter(context.values()))}"
     else:
