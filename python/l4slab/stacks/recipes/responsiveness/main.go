@@ -42,8 +42,6 @@ const (
 	firstGap  = 100 * time.Millisecond
 	// Of a frame of a load connection. An answer waits for the frames that are being written, so they are small.
 	chunk = 1400
-	// How long a load connection waits for TCP to send.
-	shortest, longest = 50 * time.Microsecond, 20 * time.Millisecond
 	// Of a stream, so large that the client never limits a load connection.
 	window = 1 << 28
 )
@@ -77,24 +75,60 @@ func main() {
 
 type connection struct{} // the key of a request's context for its connection
 
-// Bytes that TCP has not sent yet. They are looked at, because TCP_NOTSENT_LOWAT does not hold where it is below the last
-// buffer, which Linux fills up to 64 kB.
-func waiting(conn syscall.RawConn) (bytes int) {
-	conn.Control(func(fd uintptr) { bytes, _ = unix.IoctlGetInt(int(fd), unix.SIOCOUTQNSD) })
-	return bytes
+// What waits to be sent on a connection.
+type queue struct {
+	socket syscall.RawConn
+	room   syscall.RawConn // is readable when little waits
+	epoll  *os.File
+}
+
+// Linux says that there is room when twice the bytes that wait are below TCP_NOTSENT_LOWAT. The server waits for room for
+// an eighth of `notsent`, and looks itself at how much waits: Linux goes on filling its last buffer, up to 64 kB.
+func newQueue(conn *tls.Conn) (*queue, error) {
+	socket, err := conn.NetConn().(*net.TCPConn).SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	epoll, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
+	unix.SetNonblock(epoll, true) // so that Go waits for it as for a socket
+	file := os.NewFile(uintptr(epoll), "epoll")
+	socket.Control(func(fd uintptr) {
+		event := unix.EpollEvent{Events: unix.EPOLLOUT}
+		err = errors.Join(unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, max(*notsent*7/4, 1)),
+			unix.EpollCtl(epoll, unix.EPOLL_CTL_ADD, int(fd), &event))
+	})
+	room, fault := file.SyscallConn()
+	return &queue{socket, room, file}, errors.Join(err, fault)
+}
+
+func (q *queue) bytes() (count int) {
+	q.socket.Control(func(fd uintptr) { count, _ = unix.IoctlGetInt(int(fd), unix.SIOCOUTQNSD) })
+	return count
+}
+
+// Waits for room.
+func (q *queue) await() error {
+	return q.room.Read(func(epoll uintptr) bool {
+		count, err := unix.EpollWait(int(epoll), make([]unix.EpollEvent, 1), 0)
+		return count > 0 || err != nil && err != unix.EINTR
+	})
 }
 
 func serve() error {
 	http.HandleFunc("/small", func(answer http.ResponseWriter, _ *http.Request) { answer.Write([]byte("1")) })
 	http.HandleFunc("/large", func(answer http.ResponseWriter, request *http.Request) {
-		conn := request.Context().Value(connection{}).(syscall.RawConn)
-		for data, pause := make([]byte, chunk), shortest; ; {
-			if waiting(conn) >= max(*notsent, 1) {
-				time.Sleep(pause)
-				if waiting(conn) <= *notsent*7/8 {
-					pause = max(pause/2, shortest)
-				} else {
-					pause = min(pause*9/8, longest)
+		queue, err := newQueue(request.Context().Value(connection{}).(*tls.Conn))
+		if err != nil {
+			panic(err)
+		}
+		defer queue.epoll.Close()
+		for data := make([]byte, chunk); ; {
+			if queue.bytes() >= max(*notsent, 1) {
+				if queue.await() != nil {
+					return
 				}
 				continue
 			}
@@ -113,11 +147,7 @@ func serve() error {
 	server := http.Server{
 		TLSConfig: &tls.Config{SessionTicketsDisabled: true},
 		ConnContext: func(with context.Context, conn net.Conn) context.Context {
-			raw, err := conn.(*tls.Conn).NetConn().(*net.TCPConn).SyscallConn()
-			if err != nil {
-				panic(err)
-			}
-			return context.WithValue(with, connection{}, raw)
+			return context.WithValue(with, connection{}, conn)
 		},
 	}
 	return server.ServeTLS(listener, *certificate, *key)
