@@ -1,17 +1,19 @@
 //! Responsiveness under working conditions (draft-ietf-ippm-responsiveness): TCP connections load the path, and small
 //! probes measure round trips per minute.
 //!
-//! The client opens one more load connection per interval until goodput no longer rises. It probes all the while.
-//! A foreign probe makes three round trips on a new connection: handshake, TLS, request. A self probe is a request
-//! on a load connection: its answer goes behind what the server has committed to that connection. The test ends when
-//! goodput and then responsiveness are stable.
+//! The client opens one more load connection per interval until goodput no longer rises: after handshake and TLS it
+//! asks there for an object without end. It probes all the while. A foreign probe makes three round trips on a new
+//! connection: handshake, TLS, request. A self probe is a request on a load connection: its answer goes behind what the
+//! server has committed to that connection. The test ends when goodput and then responsiveness are stable.
 
 mod client;
+mod exchange;
 mod score;
 
 use std::collections::VecDeque;
 
 use client::{Client, LOADS, Wish};
+use exchange::Sends;
 use serde::Deserialize;
 
 use super::connections::{self, Ends, Request, Source};
@@ -27,10 +29,16 @@ use crate::time::{Span, Time};
 use crate::transport::receiver::Receiver;
 use crate::transport::sender::Sender;
 
-/// Payload of the first message of TLS, of the request and its answer. TLS' answer fills a segment.
-const HELLO: u32 = 517;
-const REQUEST: u32 = 200;
-const ANSWER: u32 = 250;
+/// Payloads of a self probe and its answer.
+const SELF_REQUEST: u32 = 37;
+const SELF_ANSWER: u64 = 70;
+/// The number of the request for the object without end, which no self probe has.
+const OBJECT: u32 = u32::MAX;
+/// What a server with a small certificate sends for TLS.
+const TLS: u64 = 1852;
+/// What it writes for the object: its settings, the answer to those of the client, a header with the first piece, and the
+/// rest (captures of Go's HTTP/2). So less than an initial window of full segments leaves at once.
+const OPENING: [u64; 4] = [61, 44, 1483, u64::MAX / 2];
 
 /// A test of responsiveness towards the receiver of the path.
 #[derive(Clone, Debug, Deserialize)]
@@ -78,7 +86,7 @@ impl Traffic for Spec {
             source: Source::new(place),
             notsent: self.notsent_bytes,
             segment: self.hosts.mtu() - TCP_IP_HEADERS,
-            fields: [handshake, data, data],
+            fields: [handshake, data],
             hosts: self.hosts.clone(),
             path: PathState::default(),
             loads: Vec::new(),
@@ -104,8 +112,8 @@ struct Test {
     notsent: u64,
     /// Payload of a full segment.
     segment: u32,
-    /// Codepoints of a foreign probe's packets, by stage.
-    fields: [Ecn; 3],
+    /// Codepoints of a handshake, and of what follows.
+    fields: [Ecn; 2],
     path: PathState,
     loads: Vec<Load>,
     client: Client,
@@ -117,7 +125,11 @@ struct Test {
 struct Load {
     server: Sender,
     client: Receiver,
-    /// Self probes without an answer, in the order of asking.
+    /// The server has answered TLS.
+    has_tls: bool,
+    /// The object has begun to come.
+    is_ready: bool,
+    /// Requests without an answer, in the order of asking. The first one of all is that for the object.
     asked: VecDeque<Asked>,
 }
 
@@ -125,14 +137,21 @@ impl Load {
     fn ends(&self) -> Ends<'_> {
         (&self.server, &self.client)
     }
+    /// The first message of TLS has come: it is answered.
+    fn answer_tls(&mut self, now: Time, out: &mut Outbox) {
+        if self.server.was_asked() && !self.has_tls {
+            self.has_tls = true;
+            self.server.write(now, TLS, out);
+        }
+    }
 }
 
-/// A self probe.
+/// A self probe, or the request for the object.
 struct Asked {
     number: u32,
     at: Time,
     request: Request,
-    /// The segment that the answer ends in, once the server knows of the probe.
+    /// The segment that a probe's answer ends in, or the first one of the object, once the server knows of it.
     end: Option<u32>,
 }
 
@@ -143,50 +162,45 @@ impl Test {
         p
     }
 
-    /// A request of a foreign probe: SYN, first message of TLS, or the request itself.
-    fn request(&self, connection: u32, stage: u8) -> Packet {
-        let ecn = self.fields[usize::from(stage)];
-        let mut p = match stage {
-            0 => self.packet(connection, Flags::SYN.with(Flags::ACK), SYN_FRAME, ecn),
-            _ => {
-                let payload = if stage == 1 { HELLO } else { REQUEST };
-                let flags = Flags::ACK.with(Flags::MESSAGE);
-                let mut p = self.packet(connection, flags, ACK_FRAME + payload, ecn);
-                p.payload = payload as u16;
-                p
-            }
-        };
-        p.seq = u32::from(stage);
-        p
+    /// What one end sends for a stage of a foreign probe.
+    fn send_stage(&self, sends: Sends, connection: u32, stage: u32, out: &mut Outbox) {
+        for (index, payload) in exchange::payloads(sends, stage).iter().enumerate() {
+            let payload = (*payload).min(self.segment);
+            let way = match sends {
+                Sends::Client => Flags::ACK,
+                Sends::Server if payload > 0 => Flags::DATA,
+                Sends::Server => Flags::default(),
+            };
+            let (flags, len, field) = match stage {
+                exchange::HANDSHAKE => (Flags::SYN.with(way), SYN_FRAME, self.fields[0]),
+                _ => (way.with(Flags::MESSAGE), ACK_FRAME + payload, self.fields[1]),
+            };
+            let mut p = self.packet(connection, flags, len, field);
+            (p.payload, p.seq) = (payload as u16, exchange::number(stage, index));
+            out.push(p);
+        }
     }
 
-    /// The answer to it.
-    fn answer(&self, connection: u32, stage: u32) -> Packet {
-        let ecn = self.fields[stage.min(2) as usize];
-        let mut p = match stage {
-            0 => self.packet(connection, Flags::SYN, SYN_FRAME, ecn),
-            _ => {
-                let payload = if stage == 1 { self.segment } else { ANSWER.min(self.segment) };
-                let flags = Flags::DATA.with(Flags::MESSAGE);
-                let mut p = self.packet(connection, flags, ACK_FRAME + payload, ecn);
-                p.payload = payload as u16;
-                p
-            }
-        };
-        p.seq = stage;
-        p
-    }
-
-    /// The server knows of a self probe: its answer ends behind what was committed before it.
-    fn on_self_probe(&mut self, now: Time, load: usize, number: u32, out: &mut Outbox) {
+    /// The server knows of a request on a load connection. The object begins at once, and the answer to a self probe
+    /// ends behind what was committed before it.
+    fn on_request(&mut self, now: Time, load: usize, number: u32, out: &mut Outbox) {
         let Load { server, asked, .. } = &mut self.loads[load];
         // What the server sends by its timers before comes before the answer.
         catch_up(server, now, out);
-        let committed = self.notsent.div_ceil(u64::from(self.segment)) as u32;
-        if let Some(probe) = asked.iter_mut().find(|p| p.number == number) {
-            probe.request.known.get_or_insert(now);
-            probe.end.get_or_insert(server.next().wrapping_add(committed));
+        let Some(question) = asked.iter_mut().find(|p| p.number == number) else { return };
+        if question.end.is_some() {
+            return;
         }
+        let mut end = server.next();
+        if number == OBJECT {
+            out.set_clock(now);
+            OPENING.iter().for_each(|bytes| server.write(now, *bytes, out));
+        } else {
+            let before = self.notsent + SELF_ANSWER - 1;
+            end = end.wrapping_add((before / u64::from(self.segment)) as u32);
+        }
+        question.request.known = Some(now);
+        question.end = Some(end);
     }
 
     /// The client does what is due up to `until`, exclusively.
@@ -205,7 +219,7 @@ impl Test {
             match self.client.act(now, received, self.loads.len() as u32) {
                 Some(Wish::Open) => self.open(now, out),
                 Some(Wish::Foreign { connection, stage }) => {
-                    out.push(self.request(connection, stage));
+                    self.send_stage(Sends::Client, connection, stage, out);
                 }
                 Some(Wish::Own { number, load }) => self.ask(now, number, load, out),
                 Some(Wish::Stop) => {
@@ -221,27 +235,28 @@ impl Test {
     fn open(&mut self, now: Time, out: &mut Outbox) {
         let connection = self.loads.len() as u32;
         let place = self.source.place(connection, now, self.client.stop());
-        let (mut server, mut client) = self.hosts.connect(&place, place.number, None, false);
+        let (mut server, mut client) = self.hosts.connect(&place, place.number, None, true);
         server.listen(now);
         client.connect(now, out);
-        self.loads.push(Load { server, client, asked: VecDeque::new() });
+        let asked = VecDeque::new();
+        self.loads.push(Load { server, client, has_tls: false, is_ready: false, asked });
     }
 
-    /// A self probe on the load connection, if that is established.
+    /// Asks for the object; or for a self probe's answer, if the object has begun to come.
     fn ask(&mut self, now: Time, number: u32, load: u32, out: &mut Outbox) {
         let request = Request::sent(now, self.client.patience());
-        let Load { client, asked, .. } = &mut self.loads[load as usize];
-        if client.next() > 0 {
+        let Load { asked, is_ready, .. } = &mut self.loads[load as usize];
+        if *is_ready || number == OBJECT {
             self.next_repeat = self.next_repeat.min(request.again);
             asked.push_back(Asked { number, at: now, request, end: None });
-            self.send_self_probe(load, number, out);
+            self.send_request(load, number, out);
         }
     }
 
-    fn send_self_probe(&self, load: u32, number: u32, out: &mut Outbox) {
+    fn send_request(&self, load: u32, number: u32, out: &mut Outbox) {
         let flags = Flags::ACK.with(Flags::MESSAGE);
-        let mut p = self.packet(load, flags, ACK_FRAME + REQUEST, self.fields[1]);
-        (p.payload, p.seq) = (REQUEST as u16, number);
+        let mut p = self.packet(load, flags, ACK_FRAME + SELF_REQUEST, self.fields[1]);
+        (p.payload, p.seq) = (SELF_REQUEST as u16, number);
         out.push(p);
     }
 
@@ -260,22 +275,30 @@ impl Test {
                 if is_sent {
                     let number = probe.number;
                     out.set_clock(now);
-                    self.send_self_probe(load as u32, number, out);
+                    self.send_request(load as u32, number, out);
                 }
             }
         }
     }
 
     fn on_data(&mut self, now: Time, load: usize, pkt: &Packet, out: &mut Outbox) {
-        let Load { client, asked, .. } = &mut self.loads[load];
+        let Load { client, asked, is_ready, .. } = &mut self.loads[load];
         catch_up(client, now, out);
         out.set_clock(now);
+        let before = client.next();
         End::on_packet(client, now, pkt, out);
         let next = client.next();
         while asked.front().is_some_and(|p| p.end.is_some_and(|end| end < next)) {
-            if let Some(probe) = asked.pop_front() {
-                self.client.on_self_answer(now.since(probe.at));
+            let Some(answered) = asked.pop_front() else { break };
+            if answered.number == OBJECT {
+                *is_ready = true;
+            } else {
+                self.client.on_self_answer(now.since(answered.at));
             }
+        }
+        let answered = TLS.div_ceil(u64::from(self.segment)) as u32;
+        if before < answered && next >= answered {
+            self.ask(now, OBJECT, load as u32, out);
         }
     }
 }
@@ -287,14 +310,17 @@ impl Flow for Test {
             let connection = self.source.connection(pkt.flow);
             let load = connection as usize;
             if connection >= LOADS {
-                out.set_clock(now);
-                out.push(self.answer(connection, pkt.seq));
+                if let Some(stage) = exchange::answered(pkt.seq) {
+                    out.set_clock(now);
+                    self.send_stage(Sends::Server, connection, stage, out);
+                }
             } else if pkt.flags.has(Flags::MESSAGE) {
-                self.on_self_probe(now, load, pkt.seq, out);
-            } else if let Some(Load { server, .. }) = self.loads.get_mut(load) {
-                catch_up(server, now, out);
+                self.on_request(now, load, pkt.seq, out);
+            } else if let Some(load) = self.loads.get_mut(load) {
+                catch_up(&mut load.server, now, out);
                 out.set_clock(now);
-                End::on_packet(server, now, pkt, out);
+                End::on_packet(&mut load.server, now, pkt, out);
+                load.answer_tls(now, out);
             } else {
                 out.sacks.take(pkt.sack);
             }
@@ -312,7 +338,7 @@ impl Flow for Test {
             if connection >= LOADS {
                 if let Some(stage) = self.client.on_answer(now, connection, pkt.seq) {
                     out.set_clock(now);
-                    out.push(self.request(connection, stage));
+                    self.send_stage(Sends::Client, connection, stage, out);
                 }
             } else if (connection as usize) < self.loads.len() {
                 self.on_data(now, connection as usize, pkt, out);

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use super::exchange::{CLOSE, Came, HANDSHAKE};
 use super::score::{self, AVERAGED, Stability, Trip, Trips};
 use crate::probe::Responsiveness;
 use crate::rng::Rng;
@@ -18,8 +19,8 @@ const PROBE_PART: f64 = 0.05;
 const PAIR_BYTES: f64 = 6000.0;
 /// A SYN is repeated after this long, and twice as long each time.
 const SYN_PATIENCE: Span = Span::from_secs(1);
-/// Stages of a foreign probe.
-const STAGES: [Trip; 3] = [Trip::Tcp, Trip::Tls, Trip::Http];
+/// What the stages of a foreign probe are round trips for.
+const STAGES: [Trip; CLOSE as usize] = [Trip::Tcp, Trip::Tls, Trip::Http];
 
 /// What the test is told to do.
 #[derive(Copy, Clone, Debug)]
@@ -35,7 +36,7 @@ pub enum Wish {
     /// One more load connection.
     Open,
     /// This stage of a foreign probe.
-    Foreign { connection: u32, stage: u8 },
+    Foreign { connection: u32, stage: u32 },
     /// A self probe on a load connection.
     Own { number: u32, load: u32 },
     /// The test is over: no more load.
@@ -46,7 +47,8 @@ pub enum Wish {
 #[derive(Copy, Clone, Debug)]
 struct Foreign {
     connection: u32,
-    stage: u8,
+    stage: u32,
+    came: Came,
     /// When this stage began, and when its request is repeated, after what.
     began: Time,
     again: Time,
@@ -191,27 +193,31 @@ impl Client {
         let connection = LOADS + number % FOREIGN;
         let patience = SYN_PATIENCE;
         let again = now + patience;
-        self.foreign.push_back(Foreign { connection, stage: 0, began: now, again, patience });
-        Wish::Foreign { connection, stage: 0 }
+        let (stage, came) = (HANDSHAKE, Came::default());
+        self.foreign.push_back(Foreign { connection, stage, came, began: now, again, patience });
+        Wish::Foreign { connection, stage }
     }
 
-    /// An answer to a foreign probe: the next stage, if there is one.
-    pub fn on_answer(&mut self, now: Time, connection: u32, stage: u32) -> Option<u8> {
-        let is_it = |p: &Foreign| p.connection == connection && u32::from(p.stage) == stage;
-        let at = self.foreign.iter().position(is_it)?;
-        let rtt = now.since(self.foreign[at].began);
+    /// A packet of an answer to a foreign probe: the stage that begins then, if one does.
+    pub fn on_answer(&mut self, now: Time, connection: u32, number: u32) -> Option<u32> {
+        let at = self.foreign.iter().position(|p| p.connection == connection)?;
+        let probe = &mut self.foreign[at];
+        if !probe.came.add(probe.stage, number) {
+            return None;
+        }
+        let rtt = now.since(probe.began);
+        self.now.add(STAGES[probe.stage as usize], rtt.as_millis_f64());
         self.rtt = rtt;
         let patience = self.patience();
         let probe = &mut self.foreign[at];
-        self.now.add(STAGES[usize::from(probe.stage)], rtt.as_millis_f64());
-        if usize::from(probe.stage) + 1 == STAGES.len() {
+        let next = probe.stage + 1;
+        if next == CLOSE {
             self.foreign.remove(at);
-            return None;
+            return Some(CLOSE);
         }
-        probe.stage += 1;
-        probe.began = now;
+        (probe.stage, probe.came, probe.began) = (next, Came::default(), now);
         (probe.patience, probe.again) = (patience, now + patience);
-        Some(probe.stage)
+        Some(next)
     }
 
     pub fn on_self_answer(&mut self, time: Span) {
