@@ -1,7 +1,7 @@
-"""How far the models of media controllers are from libwebrtc or pion: the tables of docs/model.md and docs/call.md.
+"""How far models of calls and of tests of responsiveness are from programs: tables of docs/model.md and docs/call.md.
 
-l4slab stacks build libwebrtc pion
-l4slab agree media --out DIR    # or media-pion
+l4slab stacks build libwebrtc pion responsiveness
+l4slab agree media --out DIR    # or media-pion, or responsiveness
 python docs/media.py DIR [ANOTHER]
 
 With the folder of another comparison, a last column counts in how many cells the program's two runs are within the bar.
@@ -18,6 +18,7 @@ import sys
 from pathlib import Path
 
 import polars as pl
+import polars.selectors as cs
 
 # A column of `flows`, how it is called, its unit, and its bar: relative, absolute.
 QUANTITIES = {
@@ -28,14 +29,24 @@ QUANTITIES = {
     "media_mbps": ("encoder", "Mb/s", 0.2, 0.0),
     "late_pct": ("late frames", "%", 0.0, 2.0),
     "lost_frames_pct": ("lost frames", "%", 0.0, 2.0),
+    "rpm_foreign": ("foreign probes", "1/min", 0.1, 0.0),
+    "rpm_self": ("self probes", "1/min", 0.1, 0.0),
 }
+
+
+def agreement(folder: Path) -> pl.DataFrame:
+    """What `l4slab agree` found about the flows that programs carry."""
+    rows = pl.read_parquet(folder / "agreement.parquet").filter(pl.col("flow").is_in(["call", "rpm"]))
+    if "cell" in rows.columns:
+        return rows
+    return rows.with_columns(cell=pl.concat_str("link.down.rate", "link.down.qdisc", "flow.rpm.rtt", separator=", "))
 
 
 def compared(folders: list[Path]) -> pl.DataFrame:
     """A row per sender, cell and quantity: `kernel`, `simulator`, and two runs of the program, `one` and `again`."""
     keys = ["sender", "cell", "quantity"]
     if (folders[0] / "agreement.parquet").exists():
-        rows, *others = (pl.read_parquet(folder / "agreement.parquet").filter(flow="call") for folder in folders)
+        rows, *others = (agreement(folder) for folder in folders)
         for other in others:
             rows = rows.with_columns(one="kernel").join(other.select(*keys, again="kernel"), on=keys)
         return rows
@@ -44,7 +55,9 @@ def compared(folders: list[Path]) -> pl.DataFrame:
         .filter(flow="call", sender="GCC", encoder="VP8")
         .sort("trial")
         .with_columns(cell=pl.concat_str("line", "mbps", "rivals", separator=", "))
-        .unpivot(list(QUANTITIES), index=["sender", "cell", "trial"], variable_name="quantity")
+        .unpivot(
+            cs.by_name(*QUANTITIES, require_all=False), index=["sender", "cell", "trial"], variable_name="quantity"
+        )
         .group_by(keys, maintain_order=True)
         .agg(pl.col("value").mean(), one=pl.col("value").first(), again=pl.col("value").last())
         for folder in folders
@@ -67,6 +80,8 @@ def main() -> None:
             cells = rows.filter(pl.col("sender") == sender, pl.col("quantity") == column).drop_nulls(
                 ["kernel", "simulator"]
             )
+            if cells.is_empty():
+                continue
             counts = [
                 int(((cells[other] - cells[one]).abs() <= (cells[one] * relative).clip(lower_bound=absolute)).sum())
                 for one, other in (("kernel", "simulator"), ("one", "again"))
