@@ -18,6 +18,7 @@ import pytest
 from l4slab.api import campaign
 from l4slab.base import metrics
 from l4slab.base.errors import StoreError
+from l4slab.base.numbers import counted
 from l4slab.campaign import store
 from l4slab.campaign.store import Store
 from l4slab.cli import main
@@ -462,9 +463,9 @@ def test_a_disk_that_is_really_full(tmp_path: Path, size: str, capsys: pytest.Ca
         there = len(opened.finished())
     assert main(["run", str(file), "--out", str(out)]) == 0
     messages = capsys.readouterr().err
-    assert (f"{there} runs are in" in messages) == (there > 0)
+    assert (f"{counted(there, 'run is', 'runs are')} in" in messages) == (there > 0)
     if there < 80:
-        assert f"{80 - there} runs, " in messages
+        assert f"{counted(80 - there, 'run')}, " in messages
     assert main(["run", str(file), "--out", str(tmp_path / "clean")]) == 0
     assert contents(out) == contents(tmp_path / "clean")
 

@@ -139,7 +139,7 @@ def test_a_file_for_a_folder_and_a_folder_for_a_file(name: str, capsys: pytest.C
     path.unlink() if path.is_file() else path.rmdir()
     Path("apart").rename(path)
     assert main(["run", "x.toml", "--out", "o"]) == 0
-    assert "1 runs are in o already" in capsys.readouterr().err
+    assert "1 run is in o already" in capsys.readouterr().err
 
 
 def test_figures_need_a_folder(capsys: pytest.CaptureFixture[str]) -> None:

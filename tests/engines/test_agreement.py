@@ -451,7 +451,7 @@ def test_figure_and_page(tmp_path: Path) -> None:
     result = agreement.Agreement(tmp_path, rows, bars, missing, [(of[0].runs[0], "it broke")], notes)
     page.write(result, [experiment])
     text = (tmp_path / "agreement.html").read_text("utf-8")
-    for part in ("not met", "a &lt;cause&gt;", page.NOT_EXPLAINED, "it broke", "1 cells have not run", "rtt_ms 40"):
+    for part in ("not met", "a &lt;cause&gt;", page.NOT_EXPLAINED, "it broke", "1 cell has not run", "rtt_ms 40"):
         assert part in text
     assert "http" not in text.replace("http://www.w3.org", "")
     assert (tmp_path / "agreement.svg").read_text("utf-8").startswith("<?xml")

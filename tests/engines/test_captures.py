@@ -166,7 +166,7 @@ def test_captures_that_are_missing_are_made(tmp_path: Path, capsys: pytest.Captu
     assert len(list((out / "captures").iterdir())) == 1
     first = captured(out)
     assert "3 runs are in" in again("first trial")
-    assert "1 runs are in" in again("all trials")
+    assert "1 run is in" in again("all trials")
     shutil.rmtree(next((out / "captures").iterdir()))
     # What a kill leaves.
     half = out / "captures" / ".0123.77.tmp"

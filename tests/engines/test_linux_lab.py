@@ -337,7 +337,7 @@ def test_queues_that_no_kernel_has_are_left_out_of_a_sweep(tmp_path: Path, capsy
     (plan,) = campaign.plan([file], "linux")
     assert [run.description["links"][0]["qdisc"].split()[0] for run in plan.runs] == ["pie"]
     assert main(["run", str(file), "--engine", "linux", "--dry-run"]) == 0
-    assert "x: 1 runs are left out: no Linux kernel has pi2." in capsys.readouterr().out
+    assert "x: 1 run is left out: no Linux kernel has pi2." in capsys.readouterr().out
     sce = '["cake", "cake sce", "cake sce-thresh 4", "cake sce-single", "cake no-sce besteffort"]'
     file.write_text(PI2_OR_PIE.replace('["pie", "pi2"]', sce))
     (plan,) = campaign.plan([file], "linux")
@@ -346,7 +346,7 @@ def test_queues_that_no_kernel_has_are_left_out_of_a_sweep(tmp_path: Path, capsy
     assert main(["run", str(file), "--engine", "linux", "--dry-run"]) == 0
     out = capsys.readouterr().out
     for word in ("sce", "sce-thresh", "sce-single"):
-        assert f"x: 1 runs are left out: no Linux kernel has cake {word}." in out
+        assert f"x: 1 run is left out: no Linux kernel has cake {word}." in out
     change = '[[at]]\ntime = "0.5s"\nlink.one.qdisc = "pi2"\n[sweep]'
     file.write_text(PI2_OR_PIE.replace("[sweep]", change).replace('["pie", "pi2"]', '["pie"]'))
     with pytest.raises(InputError, match="no run that the engine linux can do: no Linux kernel has pi2"):

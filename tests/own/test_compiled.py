@@ -225,7 +225,7 @@ def test_bands_and_losses_in_c_are_the_same_as_in_python_to_the_bit(experiment: 
 @needs_cc
 def test_a_band_that_was_not_declared_is_a_sentence(experiment: Folder, tmp_path: Path) -> None:
     build(TWO.replace("BAND", "2"), tmp_path / "libtwo.so")
-    with pytest.warns(UserWarning, match="1 runs failed"):
+    with pytest.warns(UserWarning, match="1 run failed"):
         ((_, reason),) = l4slab.run(experiment({}, qdisc="./libtwo.so")).failures
     assert reason == "./libtwo.so puts a packet into band 2; it declares 2, from 0 on"
 
@@ -300,7 +300,7 @@ def test_what_goes_wrong_in_c_takes_its_run_with_it_and_no_other(experiment: Fol
     head, tail = template("controller.c").split("    uint32_t acked = ack->acked;\n")
     build(f"{head}    uint32_t acked = ack->acked;\n    {body}\n{tail}", tmp_path / "lib.so")
     file = experiment({}, '[sweep]\nwhose = ["lib", "good"]\n', cc="{whose}.so")
-    with pytest.warns(UserWarning, match="1 runs failed"):
+    with pytest.warns(UserWarning, match="1 run failed"):
         results = l4slab.run(file)
     assert [reason for _, reason in results.failures] == [FAULTS[body]]
     assert list(results.flows["cc"]) == ["good.so"]

@@ -219,7 +219,7 @@ def test_what_cannot_be_imported_is_a_sentence(experiment: Folder, tmp_path: Pat
     file = experiment(
         {"a/mine.py": IMPORTS, "b/mine.py": EVERY + "import growth"}, cc="a/mine.py:Mine", qdisc="b/mine.py:Every"
     )
-    with pytest.warns(UserWarning, match="1 runs failed"):
+    with pytest.warns(UserWarning, match="1 run failed"):
         ((_, reason),) = l4slab.run(file).failures
     assert "growth.py and a/growth.py are different modules of one name in one run" in reason or (
         "growth.py and b/growth.py are different modules of one name in one run" in reason
@@ -337,7 +337,7 @@ FAILS = {
 @pytest.mark.slow
 def test_a_call_that_waits_for_ever_is_ended_though_it_uses_no_processor(experiment: Folder) -> None:
     file = experiment({"mine.py": CONTROLLER.format("import time; time.sleep(1e6)")}, cc="mine.py:Mine")
-    with pytest.warns(UserWarning, match="1 runs failed"):
+    with pytest.warns(UserWarning, match="1 run failed"):
         ((_, reason),) = l4slab.run(file).failures
     assert reason == "mine.py, line 4, in on_ack: a call has not returned after 30 s; look for what it waits for"
 
@@ -352,7 +352,7 @@ def test_a_call_that_waits_for_ever_is_ended_though_it_uses_no_processor(experim
 def test_what_goes_wrong_takes_its_run_with_it_and_no_other(experiment: Folder, body: str) -> None:
     both = {"mine.py": CONTROLLER.format(body), "good.py": AIMD}
     file = experiment(both, '[sweep]\nwhose = ["mine", "good"]\n', cc="{whose}.py:Mine")
-    with pytest.warns(UserWarning, match="1 runs failed"):
+    with pytest.warns(UserWarning, match="1 run failed"):
         results = l4slab.run(file)
     assert [reason for _, reason in results.failures] == [FAILS[body]]
     assert list(results.flows["cc"]) == ["good.py:Mine"]
@@ -377,7 +377,7 @@ def test_what_goes_wrong_takes_its_run_with_it_and_no_other(experiment: Folder, 
 )
 def test_a_queue_that_loses_count_is_a_sentence(experiment: Folder, body: str, said: str) -> None:
     file = experiment({"mine.py": QUEUE.format(body)}, qdisc="mine.py:Mine")
-    with pytest.warns(UserWarning, match="1 runs failed"):
+    with pytest.warns(UserWarning, match="1 run failed"):
         ((_, reason),) = l4slab.run(file).failures
     assert said in reason
 

@@ -164,7 +164,7 @@ def test_nothing_at_all(make_folder, tmp_path: Path) -> None:
     for name in ("claims", "published"):
         (folder / f"{name}.parquet").unlink()
     text = write_report(folder).read_text("utf-8")
-    assert "1 of 1 runs are missing" in text
+    assert "1 of 1 run is missing" in text
     assert not Page(text).all("svg")
     assert "alert(1)" in text
     assert "<script>alert" not in text

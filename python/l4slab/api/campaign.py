@@ -20,6 +20,7 @@ from l4slab.base import damage, metrics, paths
 from l4slab.base.arguments import checked
 from l4slab.base.errors import InputError, L4slabError
 from l4slab.base.hints import unmatched
+from l4slab.base.numbers import counted
 from l4slab.base.progress import Reporter, Silent, reporting, working
 from l4slab.campaign import alike, executors, remote
 from l4slab.campaign.estimate import longest, too_long
@@ -187,7 +188,7 @@ def run(
             results = _run_in_store(plans, pool, console, store)
     if results.failures and console is None:
         failed, reason = results.failures[0]
-        warnings.warn(f"{len(results.failures)} runs failed, the first ({failed}): {reason}", stacklevel=2)
+        warnings.warn(f"{counted(len(results.failures), 'run')} failed, the first ({failed}): {reason}", stacklevel=2)
     return results
 
 
@@ -222,7 +223,7 @@ def _run_in_store(
     todo = [run for run in chosen if run.id not in finished or not store.has_captures(run)]
     notes = _notes(plans)
     if already := len(chosen) - len(todo):
-        notes.append(f"{already} runs are in {store.place} already and are not repeated.")
+        notes.append(f"{counted(already, 'run is', 'runs are')} in {store.place} already and not repeated.")
     if console is not None:
         for note in notes:
             console.print(note, markup=False)
@@ -246,7 +247,7 @@ def _run_in_store(
         store.flush()
         left = len({run.id for run in todo} - store.finished())
         raise Interrupted(
-            f"interrupted with {left} runs to go; finished runs are kept, and the same command does the rest"
+            f"interrupted with {counted(left, 'run')} to go; finished runs are kept, and the same command does the rest"
         ) from None
     except ClusterError:
         store.flush()

@@ -25,6 +25,11 @@ def number(value: float | None, unit: str = "", digits: int = 3) -> str:
     return written(f"{value:,.{min(max(0, digits - 1 - exponent), 3 if unit == 'ms' else _DECIMALS)}f}")
 
 
+def counted(count: int, one: str, many: str = "") -> str:
+    """A number of things: "1 run", "2 runs". `many` is the plural where that is not `one` with an s."""
+    return f"{count} {one if count == 1 else many or one + 's'}"
+
+
 def plain(value: float) -> str:
     """A number as a person writes it, such as at an axis: without the zeros at its end."""
     text = f"{value:,.{max(_DECIMALS, 5 - math.floor(math.log10(abs(value))))}f}" if value else "0"

@@ -10,6 +10,8 @@ from typing import Protocol
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from l4slab.base.numbers import counted
+
 _LINE_EVERY_S = 10.0
 
 
@@ -49,7 +51,7 @@ class _Lines:
             return
         self._last = now
         left = f", about {duration_text((now - self._start) / ended * (self._total - ended))} left" if ended else ""
-        self._console.print(f"{ended} of {self._total} runs{left}")
+        self._console.print(f"{ended} of {counted(self._total, 'run')}{left}")
 
 
 def duration_text(seconds: float) -> str:
@@ -79,10 +81,10 @@ def reporting(console: Console, total: int, workers: int) -> Iterator[Reporter]:
         with Progress(*columns, console=console) as bar:
             yield _Bar(bar, total)
         return
-    console.print(f"{total} runs, {workers} at a time")
+    console.print(f"{counted(total, 'run')}, {workers} at a time")
     start = time.monotonic()
     yield _Lines(console, total)
-    console.print(f"{total} runs ended after {duration_text(time.monotonic() - start)}")
+    console.print(f"{counted(total, 'run')} ended after {duration_text(time.monotonic() - start)}")
 
 
 def silent(what: str, part: float | None) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from l4slab.base.numbers import counted
 from l4slab.base.paths import usable
 from l4slab.cli import options, terminal, verdicts
 from l4slab.cli.terminal import Column
@@ -172,7 +173,9 @@ def _two_kernels(
     for run, reason in result.failures[:10]:
         terminal.err().print(f"l4slab: {run} ({run.engine}): the run failed: {reason}", markup=False)
     if len(result.missing):
-        terminal.err().print(f"{len(result.missing)} cells have not run on both kernels", markup=False)
+        terminal.err().print(
+            f"{counted(len(result.missing), 'cell has', 'cells have')} not run on both kernels", markup=False
+        )
     if result.trials < changes.ENOUGH_TRIALS:
         few, enough = (f"{result.shows_from(count):.0f}" for count in (result.trials, changes.ENOUGH_TRIALS))
         text = f"With {result.trials} trials a change shows if it is at least {few} standard deviations"
@@ -225,7 +228,9 @@ def _show_agreement(result: Agreement) -> int:
     for note in result.notes:
         terminal.err().print(note, markup=False)
     if len(result.missing):
-        terminal.err().print(f"{len(result.missing)} cells have not run on both engines", markup=False)
+        terminal.err().print(
+            f"{counted(len(result.missing), 'cell has', 'cells have')} not run on both engines", markup=False
+        )
     terminal.say(f"\nReport: {result.folder / 'agreement.html'}")
     status = 0 if result.met else 1
     terminal.say(_bars_line(result) + (f" (exit status {status})" if status else ""))

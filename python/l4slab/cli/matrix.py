@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from l4slab.base.errors import InputError
+from l4slab.base.numbers import counted
 from l4slab.base.values import Keys
 from l4slab.cli import options, terminal, verdicts
 from l4slab.cli.terminal import Column
@@ -268,7 +269,7 @@ def _line(found: Matrix) -> str:
     proven = sum(proof.verdict == "proven" for proof in found.proofs)
     measured = sum(cell.state == "measured" for cell in found.cells)
     line = f"{proven} of {len(found.proofs)} runners are proven; {measured} of {len(found.cells)} cells are measured"
-    return f"{line}; {len(found.failures)} runs failed" if found.failures else line
+    return f"{line}; {counted(len(found.failures), 'run')} failed" if found.failures else line
 
 
 def _document(found: Matrix, page: Path) -> Keys:

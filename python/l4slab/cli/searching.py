@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from l4slab.base.numbers import counted
 from l4slab.cli import options, terminal
 from l4slab.cli.terminal import Column
 from l4slab.engines.registry import get_engine
@@ -99,7 +100,7 @@ def _estimate(file: Path, budget: int, engine: str, as_json: bool) -> int:
     names = ", ".join(space.names)
     terminal.say(f"{space.experiment.name}: {len(space.parameters)} parameters ({names})")
     terminal.say(f"Harm: {objective.text}")
-    terminal.say(f"{budget} points, {total} runs, {of_all}; each counterexample takes more.")
+    terminal.say(f"{counted(budget, 'point')}, {counted(total, 'run')}, {of_all}; each counterexample takes more.")
     return 0
 
 
@@ -117,7 +118,7 @@ def _show(found: Found, as_json: bool) -> int:
     )[:_LISTED]
     if worst:
         _show_points("The worst points" if found.harmful else "The points nearest to it", worst)
-    terminal.say(f"{len(found.points)} points were tried; {found.harmful} of them show harm.")
+    terminal.say(f"{counted(len(found.points), 'point was', 'points were')} tried; {found.harmful} of them show harm.")
     if valueless:
         terminal.say(
             f"Points without a value: {len(valueless)}; the first, no. {valueless[0].number}: {valueless[0].why}"

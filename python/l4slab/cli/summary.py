@@ -6,6 +6,7 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from l4slab.base.numbers import counted
 from l4slab.base.values import Keys
 from l4slab.cli import terminal
 from l4slab.cli.terminal import Column
@@ -82,7 +83,9 @@ def show_plans(plans: list[Plan], out: str | None = None, as_json: bool = False)
         about = "" if factor == 1 else "at most about "
         ends_early = any("precision" in run.description for run in todo)
         expected = estimate(todo).times(factor)
-        terminal.say(f"{about}{round(len(todo) * factor)} runs to do, {'at most ' if ends_early else ''}{expected}.")
+        terminal.say(
+            f"{about}{counted(round(len(todo) * factor), 'run')} to do, {'at most ' if ends_early else ''}{expected}."
+        )
         if expected.warning is not None:
             terminal.say(expected.warning)
     else:
@@ -106,11 +109,13 @@ def _show_plan(plan: Plan) -> None:
 
     experiment = plan.experiment
     if experiment.is_study:
-        terminal.say(f"{experiment.name}: {len(experiment.tables(Claim))} claims about the other files, no runs")
+        terminal.say(
+            f"{experiment.name}: {counted(len(experiment.tables(Claim)), 'claim')} about the other files, no runs"
+        )
         return
     trials = f", {experiment.trials} trials each" if experiment.trials > 1 else ""
-    runs = f"{len(plan.runs)} runs of " if plan.is_whole else ""
-    terminal.say(f"{experiment.name}: {runs}{plan.combinations} combinations{trials}")
+    runs = f"{counted(len(plan.runs), 'run')} of " if plan.is_whole else ""
+    terminal.say(f"{experiment.name}: {runs}{counted(plan.combinations, 'combination')}{trials}")
     for name, levels in plan.factors.items():
         terminal.say(f"  {name}: {', '.join(map(str, levels))}")
     for note in plan.notes():
@@ -173,7 +178,7 @@ def outcome(results: Results, command: str) -> Outcome:
     headings = ["experiment", *factors, "flow", "cc", "trials", *(" ".join(one.split()) for one in columns.values())]
     labels = ["experiment", *factors, "flow", "cc", "trials"]
     flows = [[terminal.cell(row[name]) for name in (*labels, *columns)] for row in means.to_dicts()]
-    failed = f"{len(results.failures)} runs failed" if results.failures else ""
+    failed = f"{counted(len(results.failures), 'run')} failed" if results.failures else ""
     line = "; ".join(filter(None, [failed, *_counted(results.claims)])) or "no claim and no failed run"
     tables = (Table("Flows, mean over trials", headings, flows),)
     return Outcome(command, line, verdicts, _worst(results), tables, results.report)

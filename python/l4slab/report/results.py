@@ -13,6 +13,7 @@ import polars as pl
 
 from l4slab import experimentfile, sweep
 from l4slab.base import metrics
+from l4slab.base.numbers import counted
 from l4slab.base.packaged import studies
 from l4slab.base.run import Run as Description
 from l4slab.base.values import Cell
@@ -199,7 +200,8 @@ class Folder:
         wanted, _, present = self._counts
         if present >= wanted:
             return ""
-        return f"{wanted - present} of {wanted} runs are missing; everything below is about the others."
+        runs = counted(wanted, "run is", "runs are")
+        return f"{wanted - present} of {runs} missing; everything below is about the others."
 
     @cached_property
     def part(self) -> str:

@@ -20,6 +20,7 @@ from l4slab import _core
 from l4slab.base import metrics
 from l4slab.base.code import Kind
 from l4slab.base.errors import InputError
+from l4slab.base.numbers import counted
 from l4slab.base.paths import name_mistake
 from l4slab.base.run import Run as Description
 from l4slab.engines.registry import get_engine
@@ -117,14 +118,16 @@ class Plan:
             return [
                 *(f"{name}: {remark}." for remark in self.remarks),
                 f"{name}: {self.tried} of {self.combinations} combinations were looked at, chosen at random; "
-                f"they make {len(self.todo)} runs.",
+                f"they make {counted(len(self.todo), 'run')}.",
             ]
         notes = [f"{name}: {len(self.todo)} of {len(self.runs)} runs are chosen."] if self.chosen is not None else []
         notes += [
             f"{name}: {count} of {self.combinations} combinations are left out: {why}."
             for why, count in self.skipped.items()
         ]
-        notes += [f"{name}: {count} runs are left out: {why}." for why, count in self.lacking.items()]
+        notes += [
+            f"{name}: {counted(count, 'run is', 'runs are')} left out: {why}." for why, count in self.lacking.items()
+        ]
         notes += [f"{name}: {remark}." for remark in self.remarks]
         if self.collapsed:
             what = ", ".join(self.without_effect)

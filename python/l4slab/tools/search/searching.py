@@ -12,6 +12,7 @@ from rich.console import Console
 
 from l4slab.api import campaign
 from l4slab.base.errors import InputError
+from l4slab.base.numbers import counted
 from l4slab.base.progress import Reporter, Silent, reporting
 from l4slab.base.values import Keys
 from l4slab.campaign.executors import Failure, Pool
@@ -95,7 +96,8 @@ class Searching:
             self._flush(now=True)
             left = budget - len(self.points)
             raise campaign.Interrupted(
-                f"interrupted with {left} points to go; those that were tried are kept, and the same command goes on"
+                f"interrupted with {counted(left, 'point')} to go; those that were tried are kept, and the same "
+                "command goes on"
             ) from None
         finally:
             self._flush(now=True)
