@@ -109,7 +109,8 @@ def test_everything_at_once(describe: Describe) -> None:
     late = recording.series.filter(pl.col("time_s") > 3.5, link="two", queue="all")
     # A sample is of 25 packets, and after a pause the shaper lets two leave at once.
     assert late["rate_mbps"].max() < 3 + 3 * 1514 * 8e-6 / 0.1
-    assert late["rate_mbps"].median() == pytest.approx(3, rel=0.05)
+    # In rare runs the new queue's losses leave the link idle for a while.
+    assert late.filter(pl.col("backlog_packets") > 0)["rate_mbps"].median() == pytest.approx(3, rel=0.05)
     assert {"L", "C"} <= set(recording.links.filter(link="one")["queue"])
 
 
