@@ -19,6 +19,7 @@ from l4slab import experimentfile
 from l4slab.base import damage, frames, metrics, paths
 from l4slab.base.arguments import checked
 from l4slab.base.errors import InputError
+from l4slab.base.numbers import counted
 from l4slab.campaign import remote
 from l4slab.campaign.store import with_engine
 from l4slab.experimentfile import Experiment, show
@@ -170,7 +171,7 @@ class Results:
     def _summary(self) -> str:
         runs, experiments = self.flows["run"].n_unique(), list(self.flows["experiment"].unique(maintain_order=True))
         named = f"{len(experiments)} experiments" if len(experiments) > 3 else ", ".join(experiments)
-        parts = [f"{runs} run{'s' * (runs != 1)} of {named}"]
+        parts = [f"{counted(runs, 'run')} of {named}"]
         if len(self.failures):
             parts.append(f"{len(self.failures)} failed")
         if len(self.claims):

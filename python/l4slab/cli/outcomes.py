@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from l4slab.base.errors import InputError
+from l4slab.base.numbers import counted
 from l4slab.base.values import Keys, Value
 from l4slab.cli import options, terminal, verdicts
 from l4slab.cli.terminal import Column
@@ -112,12 +113,12 @@ def show(found: Differences, judged: list[Judged], status: int) -> None:
 
 def _line(found: Differences, judged: list[Judged]) -> str:
     worse = sum(verdict.worse for verdict in found.verdicts)
-    changed, claims = _count(len(found.verdicts), "verdict"), _count(worse, "claim")
+    changed, claims = counted(len(found.verdicts), "verdict"), counted(worse, "claim")
     line = f"{changed} changed; {claims} no longer as expected"
     if not judged:
         return line
     failed = sum(one.fails for one in judged)
-    return f"{line}; {failed} of {_count(len(judged), 'quantity', 'quantities')} failed"
+    return f"{line}; {failed} of {counted(len(judged), 'quantity', 'quantities')} failed"
 
 
 def _show_limits(judged: list[Judged]) -> None:
@@ -139,7 +140,7 @@ def _show_limits(judged: list[Judged]) -> None:
     if len(failed) > len(shown):
         terminal.say(f"... {len(failed) - len(shown)} more; --json has all")
     if few := sum(not one.is_decidable and bool(one.change.after) for one in judged):
-        terminal.say(f"{_count(few, 'quantity has', 'quantities have')} too few trials to fail.")
+        terminal.say(f"{counted(few, 'quantity has', 'quantities have')} too few trials to fail.")
     tested = [one for one in judged if one.change.after]
     trials = min((len(side) for one in tested for side in (one.change.before, one.change.after)), default=0)
     least = regressions.shows_from(trials, len(tested)) if trials else math.inf
@@ -196,10 +197,6 @@ def _judged(one: Judged) -> Verdict:
     name = f"{one.cell}, {change.place}: {limit}"
     says = "No change beyond the limit that is beyond chance"
     return Verdict(name, says, status, change.experiment, "", measured, str(limit), excess)
-
-
-def _count(number: int, what: str, several: str = "") -> str:
-    return f"{number} {what if number == 1 else several or what + 's'}"
 
 
 def _percent(change: Change) -> str:

@@ -147,15 +147,15 @@ def show_results(results: Results, as_json: bool = False) -> int:
             terminal.err().print(note, markup=False)
     if results.report is not None:
         terminal.say(f"\nReport: {results.report}")
-    counted = _counted(results.claims)
-    for text in counted[:-1]:
+    tallied = _tallied(results.claims)
+    for text in tallied[:-1]:
         terminal.say(text)
-    for text in counted[-1:]:
+    for text in tallied[-1:]:
         terminal.say(f"{text} (exit status {status})" if status else text)
     return status
 
 
-def _counted(claims: pl.DataFrame) -> list[str]:
+def _tallied(claims: pl.DataFrame) -> list[str]:
     """A sentence per list of claims, and how the verdicts compare with the recorded ones."""
     from l4slab.results.claims import tally
 
@@ -179,7 +179,7 @@ def outcome(results: Results, command: str) -> Outcome:
     labels = ["experiment", *factors, "flow", "cc", "trials"]
     flows = [[terminal.cell(row[name]) for name in (*labels, *columns)] for row in means.to_dicts()]
     failed = f"{counted(len(results.failures), 'run')} failed" if results.failures else ""
-    line = "; ".join(filter(None, [failed, *_counted(results.claims)])) or "no claim and no failed run"
+    line = "; ".join(filter(None, [failed, *_tallied(results.claims)])) or "no claim and no failed run"
     tables = (Table("Flows, mean over trials", headings, flows),)
     return Outcome(command, line, verdicts, _worst(results), tables, results.report)
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from l4slab.base.errors import InputError, suggest
+from l4slab.base.numbers import counted
 from l4slab.results import chance
 from l4slab.results.differences import PLACES, Change, cells_of, factors_of, read, words_of
 
@@ -106,10 +107,9 @@ def decide(found: list[Judged]) -> list[Judged]:
     decidable = [number for number in tested if _least(found[number]) * len(tested) <= CHANCE]
     if tested and not decidable:
         few = min(min(len(found[number].change.before), len(found[number].change.after)) for number in tested)
-        count = "1 trial" if few == 1 else f"{few} trials"
         because = "the same seed gives the same numbers, so one trial has no spread; " if few == 1 else ""
         raise InputError(
-            f"cannot tell a change of {len(tested)} quantities from chance with {count}; {because}"
+            f"cannot tell a change of {len(tested)} quantities from chance with {counted(few, 'trial')}; {because}"
             f"run both with trials = {trials_for(len(tested))}",
             key="--fail-on",
         )
