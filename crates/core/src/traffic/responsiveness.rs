@@ -296,8 +296,8 @@ impl Test {
                 self.client.on_self_answer(now.since(answered.at));
             }
         }
-        let answered = TLS.div_ceil(u64::from(self.segment)) as u32;
-        if before < answered && next >= answered {
+        let after_tls = TLS.div_ceil(u64::from(self.segment)) as u32;
+        if before < after_tls && next >= after_tls {
             self.ask(now, OBJECT, load as u32, out);
         }
     }
