@@ -42,7 +42,7 @@ def test_a_line_per_event_with_rtts_in_seconds(tmp_path: Path) -> None:
     assert found is not None
     assert found.sent_s == pytest.approx(0.006)
     assert [row.limited for row in found.rows] == [None, None, True, False]
-    assert found.rows[-1] == (pytest.approx(0.018), 12000, 1200, pytest.approx(10), None, "recovery", False)
+    assert found.rows[-1] == (pytest.approx(0.018), 12000, 1200, pytest.approx(10), None, "recovery", False, None, 0)
 
 
 def test_arrays_of_draft_00_that_the_end_has_cut(tmp_path: Path) -> None:
@@ -55,6 +55,53 @@ def test_arrays_of_draft_00_that_the_end_has_cut(tmp_path: Path) -> None:
     assert (first.cwnd_bytes, first.pacing_mbps, first.limited) == (15638, 40, True)
     assert first.srtt_ms == pytest.approx(3.826)
     assert (last.cwnd_bytes, last.state, last.limited) == (20000, "1", False)
+
+
+def received(time: float, space: str, *counts: int) -> dict[str, Any]:
+    frames = [{"frame_type": "padding"}, *({"frame_type": "ack", "ect0": 9, "ect1": 0, "ce": ce} for ce in counts)]
+    return {
+        "time": time, "name": "transport:packet_received", "data": {"header": {"packet_type": space}, "frames": frames}
+    }  # fmt: skip
+
+
+def test_marks_that_acks_report_and_packets_declared_lost(tmp_path: Path) -> None:
+    own = {"frames": [{"frame_type": "ack", "ce": 70}]}
+    told = [
+        {"time": 1, "name": "transport:packet_sent", "data": own},  # what it reports itself
+        received(2, "handshake", 1),
+        received(3, "1RTT", 0),
+        received(4, "1RTT", 5),
+        {"time": 5, "name": "recovery:packet_lost", "data": {}},
+        received(6, "1RTT", 3),  # overtaken by a later one
+        received(7, "1RTT"),
+        {"time": 8, "name": "recovery:metrics_updated", "data": {}},
+        {"time": 9, "name": "recovery:packet_lost", "data": {}},
+    ]
+    file = tmp_path / "client.sqlog"
+    file.write_text("\n".join(map(json.dumps, told)))
+    found = qlog.read(file, Form())
+    assert found is not None
+    rows = [(round(row.time_s * 1e3), row.ce_packets, row.lost_packets) for row in found.rows]
+    assert rows == [(2, 1, 0), (4, 6, 0), (5, 6, 1), (8, 6, 1), (9, 6, 2)], "each packet number space has a count"
+
+
+def test_marks_and_losses_in_draft_00(tmp_path: Path) -> None:
+    file = tmp_path / "x.client.qlog"
+    file.write_text("""
+[630, "transport", "packet_sent", { "packet_type": "1RTT", "frames": [{
+    "frame_type": "ack", "acked_ranges": [[1, 2]], "ect0": 0, "ect1": 0, "ce": 70}]}],
+[700, "transport", "packet_received", { "packet_type": "1RTT", "frames": [{
+    "frame_type": "ack", "acked_ranges": [[1, 3]], "ect0": 0, "ect1": 5, "ce": 4}, {
+    "frame_type": "padding"}]}],
+[800, "recovery", "packet_lost", {
+    "packet_type" : "1RTT",
+    "packet_number" : 139}],
+[900, "recovery", "metrics_updated", {"cwnd": 15638}],
+""")
+    found = qlog.read(file, Form("us", "us"))
+    assert found is not None
+    assert [(row.ce_packets, row.lost_packets) for row in found.rows] == [(4, 0), (4, 1), (4, 1)]
+    assert found.rows[0].time_s == pytest.approx(700e-6)
 
 
 def test_states_that_are_longer_words_get_names_and_rates_are_in_bits(tmp_path: Path) -> None:
@@ -149,9 +196,9 @@ def test_the_log_is_put_on_the_clock_of_the_captures(tmp_path: Path) -> None:
     run = described(tmp_path, FILE + ENV)
     # On its own clock, the first packet is sent at 7 s: 1 s of the run.
     rows = [
-        Row(7.0, 12000, 1200, 20.0, 8.0, "slow_start", False),
-        Row(8.5, 24000, 2400, 30.0, None, "application_limited", True),
-        Row(9.5, 36000, 3600, 50.0, None, "recovery", False),
+        Row(7.0, 12000, 1200, 20.0, 8.0, "slow_start", False, 2, 0),
+        Row(8.5, 24000, 2400, 30.0, None, "application_limited", True, 5, 0),
+        Row(9.5, 36000, 3600, 50.0, None, "recovery", False, 9, 3),
     ]
     seen = observed(run, Log(7.0, rows))
     tables = recording.tables(seen)
@@ -160,6 +207,7 @@ def test_the_log_is_put_on_the_clock_of_the_captures(tmp_path: Path) -> None:
     assert flow["rtt_ms_mean"] == pytest.approx(40), "the first row is of the warm-up"
     assert flow["app_limited_pct"] == pytest.approx(50), "from 2.5 s to 3.5 s, of 2 s"
     assert (flow["packet_bytes_mean"], flow["packet_bytes_max"]) == (992, 1242)
+    assert (flow["ce_reported_packets"], flow["lost_declared_packets"]) == (7, 3), "those of the measured interval"
     series = {row["time_s"]: row for row in tables.series.filter(flow="q").iter_rows(named=True)}
     at = {time: series[min(series, key=lambda one: abs(one - time))] for time in (0.5, 1.2, 3.0, 3.9)}
     assert [at[time]["cwnd_bytes"] for time in at] == [None, 12000, 24000, 36000]
@@ -167,6 +215,9 @@ def test_the_log_is_put_on_the_clock_of_the_captures(tmp_path: Path) -> None:
     assert [at[time]["cc_state"] for time in at] == [None, "slow_start", "application_limited", "recovery"]
     assert at[3.0]["srtt_ms"] == 30
     assert at[1.2]["pacing_mbps"] == 8
+    grown = {time: row["ce_reported_packets"] for time, row in series.items() if row["ce_reported_packets"]}
+    assert list(grown.values()) == [2, 3, 4]
+    assert list(grown) == pytest.approx([1.0, 2.5, 3.5])
 
 
 def test_without_a_log_there_are_no_columns_of_it(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A stack's qlog: the variables of its congestion control over time.
+"""A stack's qlog: the variables of its congestion control over time, and what it learns of marks and losses.
 
 Stacks differ in the file's format (a line per event, one JSON document, or arrays of draft-00), in names and in units.
 A recipe's `qlog` has what differs: the units of `time`, `rtt` and `pacing`, and what the stack calls `limited` (having
@@ -19,9 +19,12 @@ from typing import Any, NamedTuple
 _SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 _BITS = {"bits": 1.0, "bytes": 8.0}
 _METRICS, _STATE, _SENT = "metrics_updated", "congestion_state_updated", "_sent"
-_WANTED = (_METRICS, _STATE, "packet_sent", "datagram_sent")
+_LOST, _RECEIVED = "packet_lost", "packet_received"
+_WANTED = (_METRICS, _STATE, "packet_sent", "datagram_sent", _LOST, _RECEIVED)
 _CWND, _INFLIGHT, _RTT = ("congestion_window", "cwnd"), ("bytes_in_flight",), ("smoothed_rtt",)
-_BEGINS = re.compile(r'\[\s*(\d+),\s*"transport",\s*"\w+_sent"')
+# An event of draft-00 begins a line; the frames of its packet may follow on the next ones.
+_BEGINS = re.compile(r'\[\s*(\d+),\s*"\w+",\s*"(\w+)"')
+_CE = re.compile(r'"frame_type":\s*"ack".*?"ce":\s*"?(\d+)')
 _NOT_YET = 1 << 60  # a threshold or window that says "none"
 
 
@@ -72,6 +75,8 @@ class Row(NamedTuple):
     pacing_mbps: float | None
     state: str | None
     limited: bool | None
+    ce_packets: int | None  # that ACKs have reported so far
+    lost_packets: int  # that the stack has declared lost so far
 
 
 @dataclass(frozen=True)
@@ -88,20 +93,40 @@ def read(path: Path, form: Form, cc: str = "") -> Log | None:
     """
     scale = _SECONDS[form.time]
     sent: float | None = None
-    known: dict[str, Any] = {}
+    known: dict[str, Any] = {"lost_packets": 0}
     rows: list[Row] = []
     for time, name, data in _events(path.read_text(encoding="utf-8", errors="replace")):
         if name.endswith(_SENT):
             sent = time * scale if sent is None else sent
             continue
+        if name.endswith(_RECEIVED) and not _has_new_marks(known, data):
+            continue
         _learn(known, name, data, form, cc)
-        fields = (known.get(field) for field in Row._fields[1:])
-        rows.append(Row(time * scale, *fields))
+        rows.append(Row._make([time * scale, *(known.get(field) for field in Row._fields[1:])]))
     rows.sort(key=lambda row: row.time_s)
     return Log(sent, rows) if sent is not None and rows else None
 
 
+def _has_new_marks(known: dict[str, Any], data: Mapping[str, Any]) -> bool:
+    """Learns the CE count of a received packet's ACK, and says whether it is news. Each packet number space has its own
+    count.
+    """
+    counts = [
+        int(frame["ce"]) for frame in data.get("frames", []) if frame.get("frame_type") == "ack" and "ce" in frame
+    ]
+    if not counts:
+        return False
+    spaces = known.setdefault("spaces", {})
+    space = data.get("packet_type", data.get("header", {}).get("packet_type"))
+    spaces[space] = max(spaces.get(space, 0), *counts)
+    before, known["ce_packets"] = known.get("ce_packets"), sum(spaces.values())
+    return bool(known["ce_packets"] != before)
+
+
 def _learn(known: dict[str, Any], name: str, data: Mapping[str, Any], form: Form, cc: str) -> None:
+    if name.endswith(_LOST):
+        known["lost_packets"] += 1
+        return
     if name.endswith(_STATE):
         told = str(data.get("new"))
         known["state"] = form.state(cc, told)
@@ -135,14 +160,24 @@ def _events(text: str) -> Iterator[tuple[float, str, Mapping[str, Any]]]:
                 yield float(event["time"]), event["name"], event["data"]
         return
     has_sent = False
+    received = None  # the time of the received packet whose frames follow, in draft-00
     for line in text.splitlines():
-        if not any(word in line for word in _WANTED):
-            continue
         begins = _BEGINS.match(line)
         if begins is not None:
-            if not has_sent:
-                yield float(begins[1]), _SENT, {}
-            has_sent = True
+            time, name = float(begins[1]), begins[2]
+            received = time if name == _RECEIVED else None
+            if name.endswith(_SENT) and not has_sent:
+                has_sent = True
+                yield time, name, {}
+            if name == _LOST:
+                yield time, name, {}
+            if name not in (_METRICS, _STATE):
+                continue
+        if received is not None:
+            if (count := _CE.search(line)) is not None:
+                yield received, _RECEIVED, {"frames": [{"frame_type": "ack", "ce": count[1]}]}
+            continue
+        if not any(word in line for word in _WANTED) or (_RECEIVED in line and '"ce"' not in line):
             continue
         try:
             event = json.loads(line.strip("\x1e\n ,"))

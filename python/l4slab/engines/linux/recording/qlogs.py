@@ -1,4 +1,4 @@
-"""The congestion control's state in the qlog of a packaged stack, on the clock of the captures."""
+"""What a packaged stack's qlog says of its congestion control, on the clock of the captures."""
 
 from __future__ import annotations
 
@@ -17,11 +17,14 @@ from l4slab.engines.linux.recording.observed import Array, Observed, distributio
 from l4slab.stacks import qlog
 
 # Of the tables `series` and `flows`, in runs with a stack that writes a qlog.
+_COUNTS = {"ce_reported_packets": "ce_packets", "lost_declared_packets": "lost_packets"}  # fields of rows, so far
+_OF_COUNTS: metrics.Schema = {name: pl.Int64() for name in _COUNTS}
 SERIES: metrics.Schema = {
     **{name: pl.Float64() for name in ("cwnd_bytes", "inflight_bytes", "pacing_mbps", "app_limited")},
+    **_OF_COUNTS,
     "cc_state": pl.String(),
 }
-FLOWS: metrics.Schema = {"app_limited_pct": pl.Float64()}
+FLOWS: metrics.Schema = {"app_limited_pct": pl.Float64(), **_OF_COUNTS}
 _HEADERS = 14 + 20 + 8  # of a frame with UDP
 
 
@@ -48,7 +51,7 @@ def read(run: Run, folder: Path) -> qlog.Log | None:
 
 
 def series(observed: Observed, flow: Flow, steps: Array) -> dict[str, list[float | None] | list[str | None]]:
-    """A value per step: the last one that the stack had logged until then."""
+    """A value per step: the last one that the stack had logged until then, or how many packets came within it."""
     if observed.log is None or (times := _times(observed, flow)) is None:
         return {}
     rows = observed.log.rows
@@ -69,7 +72,19 @@ def series(observed: Observed, flow: Flow, steps: Array) -> dict[str, list[float
         "srtt_ms": column("srtt_ms"),
         "app_limited": column("limited"),
         "cc_state": states,
+        **{name: _counts(rows, field, np.concatenate([[0], at])) for name, field in _COUNTS.items()},
     }
+
+
+def _counts(rows: list[qlog.Row], field: str, at: Array) -> list[float | None]:
+    """The growth of a count from one to the next of `at`, numbers of rows that were logged until then; None where the
+    stack does not tell it.
+    """
+    told = [getattr(row, field) for row in rows]
+    if told[-1] is None:
+        return [None] * (len(at) - 1)
+    totals = np.array([0, *(count or 0 for count in told)])[at]
+    return [int(grown) for grown in np.diff(totals)]
 
 
 def states(observed: Observed, flow: str) -> list[tuple[int, str]]:
@@ -82,17 +97,19 @@ def states(observed: Observed, flow: str) -> list[tuple[int, str]]:
 
 
 def of_flow(observed: Observed, flow: Flow) -> Row:
-    """The columns of `flows` that follow from the log: the RTT, and how much of the time the stack calls itself limited
-    by its application.
+    """The columns of `flows` that follow from the log: RTT, packets reported with CE or declared lost, and how much of
+    the time the stack calls itself limited by its application.
     """
     if observed.log is None or (times := _times(observed, flow)) is None:
         return {}
     rows = observed.log.rows
     measured = in_window(observed, times)
     srtts = np.array([np.nan if row.srtt_ms is None else row.srtt_ms for row in rows])[measured]
+    run = observed.run
+    ends = np.searchsorted(times, np.array([run["warmup_ns"], run["duration_ns"] + 1]))
     row: Row = {**distribution(srtts[~np.isnan(srtts)], "rtt_ms", 1.0)}
+    row |= {name: _counts(rows, field, ends)[0] for name, field in _COUNTS.items()}
     if any(one.limited is not None for one in rows):
-        run = observed.run
         edges = np.clip(np.append(times, run["duration_ns"]), run["warmup_ns"], run["duration_ns"])
         spans = np.diff(edges)
         limited = np.array([bool(one.limited) for one in rows])

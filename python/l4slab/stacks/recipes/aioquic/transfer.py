@@ -31,7 +31,7 @@ class Trace(QuicLoggerTrace):
 class Log(QuicLogger):
     def __init__(self, folder):
         super().__init__()
-        self.file = open(os.path.join(folder, "client.sqlog"), "w", 1 << 16)
+        self.file = open(os.path.join(folder, "client.sqlog"), "w", 1 << 13)
         self.file.write(json.dumps({"qlog_version": "0.3", "qlog_format": "JSON-SEQ"}) + "\n")
 
     def start_trace(self, is_client, odcid):

@@ -53,7 +53,7 @@ func settings(own *tls.Config) *quic.Config {
 		MaxConnReadBufferSize:    window,
 	}
 	if folder := os.Getenv("QLOGDIR"); folder != "" {
-		config.QLogLogger = slog.New(qlog.NewJSONHandler(qlog.HandlerOptions{Level: quic.QLogLevelEndpoint, Dir: folder}))
+		config.QLogLogger = slog.New(qlog.NewJSONHandler(qlog.HandlerOptions{Level: quic.QLogLevelPacket, Dir: folder}))
 	}
 	return config
 }

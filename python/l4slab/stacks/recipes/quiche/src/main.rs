@@ -69,7 +69,7 @@ fn main() {
         let mut c = quiche::connect(Some("l4slab"), &quiche::ConnectionId::from_ref(&[7; 16]), local, to, &mut config).unwrap();
         if let Ok(folder) = std::env::var("QLOGDIR") {
             let file = std::fs::File::create(format!("{folder}/client.sqlog")).unwrap();
-            let file = std::io::BufWriter::with_capacity(1 << 16, file);
+            let file = std::io::BufWriter::with_capacity(1 << 13, file);
             c.set_qlog_with_level(Box::new(file), "l4slab".into(), "bulk".into(), quiche::QlogLevel::Extra);
         }
         conn = Some(c);

@@ -80,7 +80,7 @@ async fn client(address: &str, bytes: u64, controller: &str) -> Result<(), Box<d
         let file = std::fs::File::create(std::path::Path::new(&folder).join("client.sqlog"))?;
         let mut qlog = QlogConfig::default();
         // Each event is a write otherwise, which costs more than the stack.
-        qlog.writer(Box::new(std::io::BufWriter::with_capacity(1 << 16, file)));
+        qlog.writer(Box::new(std::io::BufWriter::with_capacity(1 << 13, file)));
         transport.qlog_stream(qlog.into_stream());
     }
     let mut config = ClientConfig::new(Arc::new(QuicClientConfig::try_from(tls)?));
