@@ -1,5 +1,8 @@
-"""Draws the picture of README.md, docs/_static/picture.svg: `.venv/bin/python docs/picture.py`."""
+"""Draws docs/_static/picture.svg of README.md, and with `packets` docs/_static/packets.svg of docs/stacks.md, which
+needs the engine `linux` and quic-go: `.venv/bin/python docs/picture.py [packets]`.
+"""
 
+import sys
 from pathlib import Path
 
 import l4slab
@@ -9,14 +12,29 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def main() -> None:
-    """Run examples/picture.toml and draw rate and round-trip time of its flows."""
-    results = l4slab.run(ROOT / "examples" / "picture.toml")
-    figure = results.plot.time_series()
-    assert figure is not None  # noqa: S101  (it has two flows)
-    for axis in figure.axes:
+    """Draw one of the two."""
+    name, draw = ("packets", packets) if sys.argv[1:] == ["packets"] else ("picture", over_time)
+    figure = draw()
+    assert figure is not None  # noqa: S101  (it has flows)
+    (ROOT / "docs" / "_static" / f"{name}.svg").write_text(plot.to_svg(figure), encoding="utf-8")
+
+
+def over_time() -> plot.style.Figure | None:
+    """Rate and round-trip time of the flows of examples/picture.toml."""
+    figure = l4slab.run(ROOT / "examples" / "picture.toml").plot.time_series()
+    for axis in figure.axes if figure else ():
         axis.axvline(20, color="#555555", linewidth=0.8, linestyle=":")
-    figure.axes[0].set_title("FIFO of 200 packets until 20 s, then DualPI2; 50 Mbit/s, 20 ms")
-    (ROOT / "docs" / "_static" / "picture.svg").write_text(plot.to_svg(figure), encoding="utf-8")
+    if figure:
+        figure.axes[0].set_title("FIFO of 200 packets until 20 s, then DualPI2; 50 Mbit/s, 20 ms")
+    return figure
+
+
+def packets() -> plot.style.Figure | None:
+    """The packets and the log of quic-go alone."""
+    flow = l4slab.ProgramFlow(name="quic-go", stack="quic-go", rtt="20ms", env={"QLOGDIR": "{out}"})
+    link = l4slab.Link(rate="20Mbit", qdisc="dualpi2")
+    experiment = l4slab.Experiment(name="packets", duration="6s", warmup="1s", links={"bottleneck": link}, flows=[flow])
+    return l4slab.run(experiment, engine="linux", out="results/packets").plot.packets()
 
 
 if __name__ == "__main__":

@@ -7,8 +7,9 @@ from itertools import count
 from pathlib import Path
 from typing import Any, cast
 
+import polars as pl
 import pytest
-from l4slab import stacks, sweep
+from l4slab import plot, stacks, sweep
 from l4slab.api.experiment import Experiment, load
 from l4slab.base.run import Run
 from l4slab.engines.contract import EngineError, LackingError
@@ -169,3 +170,9 @@ def test_the_path_of_a_stack_changes_when_its_state_comes(tmp_path: Path) -> Non
     before, after = (series.filter(series["time_s"].is_between(*span)) for span in ((0.3, 0.35), (0.5, 6)))
     assert before["rate_mbps"].mean() > 8
     assert after["rate_mbps"].mean() < 5.1
+    kept = tmp_path / "kept" / "programs"
+    packets, log = (pl.read_parquet(kept / f"f-{kind}.parquet") for kind in ("packets", "log"))
+    assert log["lost_packets"].max() == pytest.approx(packets["is_dropped"].sum(), abs=5), "all of them were dropped"
+    figure = plot.packets(packets, log)
+    assert figure is not None
+    assert "probe bw cruise" in {text.get_text() for text in figure.axes[-1].get_yticklabels()}

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
-from l4slab import _core, experimentfile, stacks, sweep
+from l4slab import _core, experimentfile, plot, stacks, sweep
 from l4slab.engines.linux import lab, programs, recording
 from l4slab.engines.linux.recording import PACKET, SAMPLE, Observed, qlogs
 from l4slab.engines.linux.recording.observed import Link
@@ -218,6 +219,36 @@ def test_the_log_is_put_on_the_clock_of_the_captures(tmp_path: Path) -> None:
     grown = {time: row["ce_reported_packets"] for time, row in series.items() if row["ce_reported_packets"]}
     assert list(grown.values()) == [2, 3, 4]
     assert list(grown) == pytest.approx([1.0, 2.5, 3.5])
+
+
+def test_packets_and_log_are_kept_and_drawn(tmp_path: Path) -> None:
+    run = described(tmp_path, FILE + ENV)
+    rows = [
+        Row(7.0, 12000, 1200, 20.0, None, "slow_start", None, None, 0),
+        Row(8.6, 9000, 0, 9.0, None, "recovery", None, None, 1),
+    ]
+    seen = observed(run, Log(7.0, rows))
+    packets = seen.links[0].packets
+    packets["ecn_in"], packets["ecn_out"] = [2, 2], [0, 3]
+    packets["out_ns"][0] = 0
+    recording.keep(seen, tmp_path)
+    kept, log = (pl.read_parquet(tmp_path / f"q-{kind}.parquet") for kind in ("packets", "log"))
+    assert kept.rows() == [
+        ("one", 2.5, None, 742, "ect0", False, True),
+        ("one", 3.0, 10.0, 1242, "ect0", True, False),
+    ]
+    assert log["time_s"].to_list() == pytest.approx([1.0, 2.6]), "the clock of the run"
+    assert log.select("cwnd_bytes", "state", "lost_packets").rows() == [(12000, "slow_start", 0), (9000, "recovery", 1)]
+    figure = plot.packets(kept, log, warmup_s=2)
+    assert figure is not None
+    delay, flight, rtt, states = figure.axes
+    assert [text.get_text() for text in states.get_yticklabels()] == ["slow start", "recovery"]
+    lines = {str(line.get_label()): line for line in delay.lines}
+    assert list(lines["dropped"].get_xdata()) == [2.5]
+    assert list(lines["declared lost by the stack"].get_xdata()) == pytest.approx([2.6])
+    assert [list(line.get_ydata()) for line in flight.lines] == [[1.2, 0], [12, 9]]
+    assert list(rtt.lines[0].get_ydata()) == [20, 9]
+    assert plot.packets(kept, log, begin_s=3.5) is None
 
 
 def test_without_a_log_there_are_no_columns_of_it(tmp_path: Path) -> None:

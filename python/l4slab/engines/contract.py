@@ -47,6 +47,10 @@ class Captures:
     title: str
 
 
+# lab/RUN/programs/FLOW-KIND.parquet, of a stack with a qlog: its packets at each link, and the log on their clock.
+PACKETS, LOG = "packets", "log"
+
+
 def file_name(flow: str) -> str:
     """A flow's name as the simulator writes it into the names of captures."""
     return quote(flow, safe="+").replace(".", "%2E").replace("~", "%7E")

@@ -27,6 +27,7 @@ try:
     from l4slab.plot.inside import inside
     from l4slab.plot.lines import lines
     from l4slab.plot.overview import overview
+    from l4slab.plot.packets import packets
     from l4slab.plot.shares import shares
     from l4slab.plot.spread import spread
     from l4slab.plot.style import to_page, to_svg
@@ -40,7 +41,7 @@ else:
 
 __all__ = [
     "AVAILABLE", "agreement", "cdf", "comparison", "delays", "grid", "heatmap", "inside", "lines", "looks",
-    "median_trial", "overview", "shares", "spread", "time_series", "to_page", "to_svg",
+    "median_trial", "overview", "packets", "shares", "spread", "time_series", "to_page", "to_svg",
 ]  # fmt: skip
 
 

@@ -18,7 +18,7 @@ from l4slab.experimentfile import capacity
 from l4slab.plot.distributions import NAMES, points
 from l4slab.plot.figures import draw as draw_figures
 from l4slab.plot.roles import OnThePage
-from l4slab.report.results import Case, Folder, replace
+from l4slab.report.results import Case, Folder, packets_of, replace
 from l4slab.results import figures
 
 if TYPE_CHECKING:
@@ -153,6 +153,12 @@ def of_case(folder: Folder, case: Case) -> Iterator[Drawn]:
     inside = plot.inside(series, warmup_s=warmup_s, trial=trial)
     if inside is not None:
         yield Drawn(f"{stem}-inside", inside, f"Inside the queue: marking probabilities, {which}{shaded}.")
+    run = str(folder.flows.filter(case.rows(), trial=trial)["run"][0])
+    if (kept := packets_of(folder.folder, run)) is not None:
+        figure = plot.packets(*kept[1:], warmup_s=warmup_s, end_s=described["duration_ns"] / 1e9)
+        if figure is not None:
+            caption = f"Each packet of {kept[0]} in its queues, and what the stack's log says, trial {trial}{shaded}."
+            yield Drawn(f"{stem}-packets", figure, caption)
 
 
 class Curve(OnThePage):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import polars as pl
@@ -13,7 +14,7 @@ from l4slab.base.errors import InputError
 from l4slab.base.run import Run as Description
 from l4slab.experimentfile import Experiment, capacity
 from l4slab.plot.figures import draw_one
-from l4slab.report.results import Case
+from l4slab.report.results import Case, packets_of
 from l4slab.results.figures import COLUMNS, Figure
 
 if TYPE_CHECKING:
@@ -25,6 +26,9 @@ _MOST_CASES = 4
 
 class Results(Protocol):
     """The part of `l4slab.api.results.Results` that figures need."""
+
+    @property
+    def folder(self) -> Path | None: ...
 
     @property
     def experiments(self) -> Sequence[Experiment]: ...
@@ -89,6 +93,33 @@ class Plots:
         """The marking probabilities of DualPI2 and its kin over time, of one case; `trial` as in `time_series`."""
         cases = self._few(where, 1)
         return plot.inside(self._rows("series", where), warmup_s=self._warmup_s(cases), trial=trial)
+
+    @checked("where", "trial", "begin_s", "end_s")
+    def packets(
+        self,
+        where: str | None = None,
+        *,
+        trial: int | None = None,
+        begin_s: float | None = None,
+        end_s: float | None = None,
+    ) -> Drawing | None:
+        """Each packet of a stack in its queues, and what its log says, of one case; `trial` as in `time_series`.
+
+        From `begin_s` to `end_s`, by default the whole run. None where the run has kept no log (docs/stacks.md).
+        """
+        (case,) = self._few(where, 1)
+        flows = self._rows("flows", where)
+        of_trial = flows.filter(trial=plot.median_trial(flows) if trial is None else trial)
+        folder = self._results.folder
+        if folder is None or of_trial.is_empty() or (kept := packets_of(folder, of_trial["run"][0])) is None:
+            return None
+        duration_s = self._described(case)["duration_ns"] / 1e9
+        return plot.packets(
+            *kept[1:],
+            warmup_s=self._warmup_s([case]),
+            begin_s=begin_s,
+            end_s=duration_s if end_s is None else end_s,
+        )
 
     @checked("figure")
     def figure(self, figure: Figure) -> Drawing | None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import polars as pl
 
@@ -17,6 +18,7 @@ from l4slab.base.numbers import counted
 from l4slab.base.packaged import studies
 from l4slab.base.run import Run as Description
 from l4slab.base.values import Cell
+from l4slab.engines.contract import LOG, PACKETS
 from l4slab.engines.registry import DEFAULT, option
 from l4slab.experimentfile import Experiment
 from l4slab.sweep import Plan
@@ -280,6 +282,14 @@ def load(folder: Path, plans: Mapping[str, Plan] | None = None) -> Folder:
         cases=[Case(row) for row in levels.iter_rows(named=True)],
         _plans=dict(plans or {}),
     )
+
+
+def packets_of(folder: Path, run: str) -> tuple[str, pl.DataFrame, pl.DataFrame] | None:
+    """The flow of a stack whose log the run has kept, its packets and the log; None without a log."""
+    for log in (folder / "lab" / run / "programs").glob(f"*-{LOG}.parquet"):
+        name = log.name.removesuffix(f"-{LOG}.parquet")
+        return unquote(name), pl.read_parquet(log.with_name(f"{name}-{PACKETS}.parquet")), pl.read_parquet(log)
+    return None
 
 
 def _read(folder: Path, table: str, schema: metrics.Schema) -> pl.DataFrame:

@@ -227,7 +227,10 @@ def _execute(
         booted.boot(programs.watch(made.run, made.flows, booted) if made.has_programs else None)
         observed = recording.read(made, folder)
         recording.check(observed)
-        return recording.tables(observed) if agrees(partial(recording.states, observed)) else None
+        if not agrees(partial(recording.states, observed)):
+            return None
+        recording.keep(observed, folder / programs.FOLDER)
+        return recording.tables(observed)
     except (MachineError, recording.CheckError) as error:
         kept = f"; what it said is kept in {keep / programs.FOLDER}" if made.has_programs and keep is not None else ""
         said = programs.last_words(folder, str(error)) if isinstance(error, MachineError) else ""

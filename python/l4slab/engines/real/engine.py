@@ -160,6 +160,7 @@ class RealEngine(Engine):
         try:
             observed = recording.read(made, folder, has_tc=False)
             recording.check(observed)
+            recording.keep(observed, folder / programs.FOLDER)
             found = recording.tables(observed)
         except recording.CheckError as error:
             raise EngineError(str(error)) from None

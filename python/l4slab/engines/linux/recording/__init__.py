@@ -26,7 +26,7 @@ from l4slab.engines.linux.recording.fates import losses
 from l4slab.engines.linux.recording.flows import flow_rows, member_rows, transfers
 from l4slab.engines.linux.recording.histograms import bins, histograms
 from l4slab.engines.linux.recording.observed import FORMAT_VERSION, PACKET, SAMPLE, CheckError, Observed, head_of
-from l4slab.engines.linux.recording.qlogs import states
+from l4slab.engines.linux.recording.qlogs import keep, states
 from l4slab.engines.linux.recording.queues import link_rows
 from l4slab.engines.linux.recording.reading import parse_counters, parse_tc, read
 from l4slab.engines.linux.recording.series import series
@@ -43,6 +43,7 @@ __all__ = [
     "check",
     "columns",
     "head_of",
+    "keep",
     "parse_counters",
     "parse_tc",
     "read",

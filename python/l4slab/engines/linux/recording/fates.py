@@ -12,7 +12,17 @@ import polars as pl
 from l4slab.base.values import Row
 from l4slab.engines.linux import lab as labs
 from l4slab.engines.linux.flows import CODEPOINTS, Flow
-from l4slab.engines.linux.recording.observed import CE, FIFOS, PAYLOAD, Array, Impairment, Link, Observed, in_window
+from l4slab.engines.linux.recording.observed import (
+    CE,
+    FIFOS,
+    PAYLOAD,
+    Array,
+    Impairment,
+    Link,
+    Observed,
+    in_window,
+    payload_of,
+)
 
 # Of queues but FIFOs nobody tells which packets an overflow dropped and which ones the algorithm.
 _DAMAGED = ("receiver", "checksum")
@@ -122,9 +132,7 @@ def _elements(observed: Observed, flow: Flow) -> Iterable[Link | Impairment]:
 
 
 def _at(element: Link | Impairment, flow: Flow, keys: list[str]) -> pl.DataFrame:
-    which = (element.packets["flow"] == flow.number) & (element.packets["kind"] == PAYLOAD)
-    if flow.only is not None:
-        which &= element.packets["conn"] == labs.FIRST_PORT + flow.only
+    which = payload_of(element, flow)
     packets = element.packets[which]
     columns = {name: packets[name] for name in ("in_ns", "out_ns", "ecn_in", "ecn_out", *keys)}
     columns |= {"left": element.left[which], "dropped": element.dropped[which], "damaged": packets["damaged"] > 0}

@@ -21,12 +21,12 @@ from l4slab.engines.linux.recording.observed import (
     ECN_MODES,
     ESTABLISHED,
     FIN_WAIT1,
-    PAYLOAD,
     Array,
     CheckError,
     Link,
     Observed,
     distribution,
+    payload_of,
     percent,
 )
 from l4slab.engines.linux.recording.programs import Transfer
@@ -209,12 +209,6 @@ def srtts_of(observed: Observed, flow: Flow) -> Array:
     counted = samples[active(samples) & (samples["t_ns"] > observed.run["warmup_ns"])]
     rtts: Array = counted["srtt_us"][counted["t_ns"] % observed.run["sample_ns"] == 0]
     return rtts
-
-
-def payload_of(link: Link, flow: Flow) -> Array:
-    """Which packets of a link have payload of this flow."""
-    result: Array = (link.packets["flow"] == flow.number) & (link.packets["kind"] == PAYLOAD)
-    return result if flow.only is None else result & (link.packets["conn"] == labs.FIRST_PORT + flow.only)
 
 
 def transfers(observed: Observed) -> list[Transfer]:

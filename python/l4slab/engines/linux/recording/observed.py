@@ -14,7 +14,7 @@ from l4slab import _core
 from l4slab.base.run import Change, Class, Run
 from l4slab.base.run import Link as Spec
 from l4slab.engines.linux.flows import CODEPOINTS, Flow
-from l4slab.engines.linux.lab import Lab, classid, handles_of, is_of_host
+from l4slab.engines.linux.lab import FIRST_PORT, Lab, classid, handles_of, is_of_host
 from l4slab.experimentfile.classes import holder, holds_classes
 from l4slab.stacks.qlog import Log
 
@@ -454,6 +454,12 @@ def _in_order(first: str, changes: Sequence[tuple[int, str | None]]) -> list[tup
 
 def _packet_limit(words: list[str]) -> int | None:
     return int(words[words.index("limit") + 1]) if words[0] in PACKET_LIMITS and "limit" in words else None
+
+
+def payload_of(element: Link | Impairment, flow: Flow) -> Array:
+    """Which packets of a link or an impairment have payload of this flow."""
+    result: Array = (element.packets["flow"] == flow.number) & (element.packets["kind"] == PAYLOAD)
+    return result if flow.only is None else result & (element.packets["conn"] == FIRST_PORT + flow.only)
 
 
 def in_window(observed: Observed, times: Array) -> Array:

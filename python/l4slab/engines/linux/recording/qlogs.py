@@ -11,9 +11,10 @@ from l4slab import _core, stacks
 from l4slab.base import metrics
 from l4slab.base.run import Run
 from l4slab.base.values import Row
-from l4slab.engines.linux.flows import Flow
+from l4slab.engines.contract import LOG, PACKETS, file_name
+from l4slab.engines.linux.flows import CODEPOINTS, Flow
 from l4slab.engines.linux.programs import logging_flow
-from l4slab.engines.linux.recording.observed import Array, Observed, distribution, in_window
+from l4slab.engines.linux.recording.observed import Array, Link, Observed, distribution, in_window, payload_of
 from l4slab.stacks import qlog
 
 # Of the tables `series` and `flows`, in runs with a stack that writes a qlog.
@@ -25,6 +26,8 @@ SERIES: metrics.Schema = {
     "cc_state": pl.String(),
 }
 FLOWS: metrics.Schema = {"app_limited_pct": pl.Float64(), **_OF_COUNTS}
+# Of the files that are kept; other fields are numbers.
+_LOG = {"state": pl.String(), "limited": pl.Boolean(), "ce_packets": pl.Int64(), "lost_packets": pl.Int64()}
 _HEADERS = 14 + 20 + 8  # of a frame with UDP
 
 
@@ -85,6 +88,34 @@ def _counts(rows: list[qlog.Row], field: str, at: Array) -> list[float | None]:
         return [None] * (len(at) - 1)
     totals = np.array([0, *(count or 0 for count in told)])[at]
     return [int(grown) for grown in np.diff(totals)]
+
+
+def keep(observed: Observed, folder: Path) -> None:
+    """Writes each packet of the flow, and its log on the clock of the run, into the folder of its programs."""
+    flow = next((one for one in observed.lab.flows if one.spec["name"] == logging_flow(observed.run)), None)
+    if flow is None or observed.log is None or (times := _times(observed, flow)) is None:
+        return
+    schema = pl.Schema({name: _LOG.get(name, pl.Float64()) for name in qlog.Row._fields})
+    log = pl.DataFrame(observed.log.rows, schema=schema, orient="row").with_columns(time_s=times * 1e-9)
+    packets = pl.concat(_packets(link, flow) for link in observed.path(flow))
+    for table, kind in ((packets.sort("time_s", maintain_order=True), PACKETS), (log, LOG)):
+        table.write_parquet(folder / f"{file_name(flow.spec['name'])}-{kind}.parquet")
+
+
+def _packets(link: Link, flow: Flow) -> pl.DataFrame:
+    """Those of a flow at a link, in the order of their arrival."""
+    which = payload_of(link, flow)
+    packets = link.packets[which]
+    words = {number: word for word, number in CODEPOINTS.items()}
+    return pl.DataFrame({
+        "link": pl.repeat(link.name, len(packets), eager=True),
+        "time_s": packets["in_ns"] * 1e-9,
+        "sojourn_ms": np.where(link.left[which], link.sojourn_ns[which] * 1e-6, np.nan),
+        "packet_bytes": packets["len"].astype(np.int64),
+        "ecn": [words[int(number)] for number in packets["ecn_in"]],
+        "is_marked": link.marked[which],
+        "is_dropped": link.dropped[which],
+    }).with_columns(pl.col("sojourn_ms").fill_nan(None))  # fmt: skip
 
 
 def states(observed: Observed, flow: str) -> list[tuple[int, str]]:

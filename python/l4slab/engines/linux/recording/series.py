@@ -7,8 +7,8 @@ import numpy as np
 from l4slab.base.values import Cell, Row
 from l4slab.engines.linux.flows import Flow
 from l4slab.engines.linux.recording import controllers, qlogs
-from l4slab.engines.linux.recording.flows import active, delivered_of, payload_of, sent_with_ce
-from l4slab.engines.linux.recording.observed import CE, FIFOS, Array, Link, Observed, Told, queue_under_test
+from l4slab.engines.linux.recording.flows import active, delivered_of, sent_with_ce
+from l4slab.engines.linux.recording.observed import CE, FIFOS, Array, Link, Observed, Told, payload_of, queue_under_test
 from l4slab.engines.linux.recording.queues import OVERFLOWS, gains
 
 # Of a flow or a queue: a value per step, or the same for all of them.
