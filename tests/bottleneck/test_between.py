@@ -14,6 +14,8 @@ import pytest
 
 from .test_bottleneck import PATIENT, PROGRAMS, PYTHON, experiment
 
+pytestmark = pytest.mark.alone
+
 # Two hosts, and the machine between them with a card to each; $C and $S are processes in the hosts' namespaces.
 HOSTS = """
 set -e

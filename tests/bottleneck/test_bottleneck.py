@@ -13,6 +13,8 @@ import pytest
 from l4slab.cli import main
 from l4slab.engines.real import forwarder
 
+pytestmark = pytest.mark.alone
+
 PROGRAMS = Path(__file__).parent / "programs"
 PYTHON = sys.executable
 # Tests run on a busy machine, and none of them is about lateness.

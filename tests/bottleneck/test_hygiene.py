@@ -23,6 +23,8 @@ from l4slab.cli import main
 from l4slab.engines.real import forwarder
 from l4slab.engines.real.engine import RealEngine
 
+pytestmark = pytest.mark.alone
+
 PYTHON = sys.executable
 PROGRAMS = Path(__file__).parent / "programs"
 KILLS = int(os.environ.get("L4SLAB_KILLS", "6"))

@@ -17,6 +17,8 @@ import pytest
 from . import test_between
 from .test_bottleneck import PATIENT, PYTHON, experiment
 
+pytestmark = pytest.mark.alone
+
 # $O is a process outside. The folder of the test is /mnt there and here.
 MACHINE = """
 set -e

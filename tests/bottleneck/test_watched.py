@@ -16,6 +16,8 @@ from l4slab.tools import bottleneck as tool
 
 from .test_bottleneck import PROGRAMS, PYTHON, experiment, machine
 
+pytestmark = pytest.mark.alone
+
 __all__ = ["machine"]
 S = 1_000_000_000
 

@@ -21,7 +21,11 @@ from l4slab.campaign.store import Store
 from l4slab.cli import main
 
 # To import it takes longer than most tests, and the quick ones are collected with these.
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(find_spec("distributed") is None, reason="there is no distributed")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.alone,
+    pytest.mark.skipif(find_spec("distributed") is None, reason="there is no distributed"),
+]
 
 TABLES = ("flows", "links", "series", "transfers", "claims", "published")
 FILE = """

@@ -21,6 +21,8 @@ from scapy.utils import RawPcapNgReader
 
 from .conftest import CUBIC, ONE_LINK, TWO_LINKS, Describe
 
+pytestmark = pytest.mark.alone
+
 PROGRAMS = Path(__file__).parent.parent / "bottleneck" / "programs"
 CONTROLS = ("reno", "cubic")
 # Starts at once, polls the clock for a while, and sends.

@@ -30,6 +30,7 @@ BUILT = pages.built()
 ALONE = BUILT is not None and pages.simulates(BUILT.read_text("utf-8"))
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.alone,
     pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine"),
     pytest.mark.skipif(BUILT is None, reason="the page is not built (./dev.sh page)"),
 ]
