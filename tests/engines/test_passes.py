@@ -13,7 +13,7 @@ from l4slab import plot, stacks, sweep
 from l4slab.api.experiment import Experiment, load
 from l4slab.base.run import Run
 from l4slab.engines.contract import EngineError, LackingError
-from l4slab.engines.linux import passes
+from l4slab.engines.linux import kernels, passes
 from l4slab.engines.registry import get_engine
 
 MS = 1_000_000
@@ -156,6 +156,19 @@ def test_who_logs_no_states_is_told_what_is_missing() -> None:
         described(state="drian")
     with pytest.raises(Exception, match=r"picoquic cubic has none; stacks whose recipe has them are .*picoquic"):
         described(cc="cubic")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(kernels.installed() is None, reason="no kernel: l4slab linux build")
+def test_the_path_of_the_kernels_bbr_changes_when_it_drains(tmp_path: Path) -> None:
+    text = FILE.format(cc="bbr", state="drain", env="").replace('kind = "program"\nstack = "picoquic"\n', "")
+    (run,) = sweep.expand(load(Experiment.from_toml(text, "waits"), {}), "linux").runs
+    series = get_engine("linux").execute(json.dumps(run.description), tmp_path / "kept").series
+    drains = series.filter(pl.col("flow") == "f", pl.col("cc_state") == "drain")["time_s"].min()
+    (at,) = (line for line in (tmp_path / "kept" / "plan").read_text().splitlines() if line.startswith("at "))
+    assert -0.005 <= float(at.split()[1]) * 1e-9 - float(drains) <= 0.012
+    after = series.filter(pl.col("flow") == "f", pl.col("time_s") > 1)
+    assert 4 < after["rate_mbps"].mean() < 5.1
 
 
 @pytest.mark.slow

@@ -1,8 +1,8 @@
 """Changes that wait for a state of a congestion control: one run to see when it comes, another with the change then.
 
-A stack writes its log when it likes, so nobody sees the state while it runs. But time is virtual, so two runs of one
-description are alike up to random numbers: connection ids, keys, a controller's draws. What the last run shows is
-compared with what it was given.
+A stack writes its log when it likes, and samples of the kernel's TCP are read at the end, so nobody sees the state
+while it runs. But time is virtual, so two runs of one description are alike up to random numbers: connection ids, keys,
+a controller's draws. What the last run shows is compared with what it was given.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from l4slab.engines.linux import programs
 # A change comes as much after its state as in the simulator, which looks each millisecond. Runs may differ by more.
 _LOOK_NS = 1_000_000
 _LATE_NS = 10 * _LOOK_NS
+_MOST_SAMPLE_NS = _LATE_NS // 2  # of the kernel's TCP, so that a state is seen in time
 SEED = "L4SLAB_SEED"
 # Runs more than there are changes, where they differ by more than that.
 _AGAIN = 4
@@ -32,12 +33,17 @@ def refuse(run: Run) -> None:
         if awaited is None or awaited["flow"] == programs.logging_flow(run):
             continue
         text = f'a change waits for state = "{awaited["name"]}" of flow "{awaited["flow"]}", '
-        if next(flow["kind"] for flow in run["flows"] if flow["name"] == awaited["flow"]) == "program":
+        flow = next(flow for flow in run["flows"] if flow["name"] == awaited["flow"])
+        if flow["kind"] == "program":
             remedy = f'write env = {{ {stacks.LOG} = "{{out}}" }} in one flow, of a stack that logs them'
             raise LackingError(f"{text}whose states are not logged; {remedy}")
-        raise LackingError(
-            f"{text}and the kernel's TCP shows its state at samples only; use a stack that logs it, or the sim engine"
-        )
+        if flow.get("cc") != "bbr":
+            raise LackingError(f"{text}and of the kernel's controllers only bbr tells its state; use the sim engine")
+        if run["sample_ns"] > _MOST_SAMPLE_NS:
+            raise LackingError(
+                f"{text}and the kernel's TCP shows its state at samples only; write "
+                f'sample = "{_MOST_SAMPLE_NS // 1_000_000}ms" at the top of the file, or use the sim engine'
+            )
 
 
 class Passes:

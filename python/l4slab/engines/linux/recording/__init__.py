@@ -20,13 +20,13 @@ from l4slab.base.values import Row
 from l4slab.engines.contract import Recording
 from l4slab.engines.linux import lab as labs
 from l4slab.engines.linux.programs import logging_flow
-from l4slab.engines.linux.recording import programs, qlogs
+from l4slab.engines.linux.recording import controllers, programs, qlogs
 from l4slab.engines.linux.recording.checks import check
 from l4slab.engines.linux.recording.fates import losses
 from l4slab.engines.linux.recording.flows import flow_rows, member_rows, transfers
 from l4slab.engines.linux.recording.histograms import bins, histograms
 from l4slab.engines.linux.recording.observed import FORMAT_VERSION, PACKET, SAMPLE, CheckError, Observed, head_of
-from l4slab.engines.linux.recording.qlogs import keep, states
+from l4slab.engines.linux.recording.qlogs import keep
 from l4slab.engines.linux.recording.queues import link_rows
 from l4slab.engines.linux.recording.reading import parse_counters, parse_tc, read
 from l4slab.engines.linux.recording.series import series
@@ -84,6 +84,17 @@ def tables(observed: Observed) -> Recording:
 def rows(observed: Observed) -> tuple[list[Row], list[Row]]:
     """Those of the tables `flows` and `links`."""
     return flow_rows(observed), [row for link in observed.links for row in link_rows(observed, link)]
+
+
+def states(observed: Observed, name: str) -> list[tuple[int, str]]:
+    """When the flow of this name was in which states, as `passes.States`."""
+    flow = next(one for one in observed.lab.flows if one.spec["name"] == name)
+    if flow.tcp is None:
+        found = qlogs.states(observed, flow)
+    else:
+        found = controllers.states(observed.of_flow(flow), flow.tcp["cc"])
+    told = [(at, state) for at, state in found if state is not None]
+    return [(at, state) for index, (at, state) in enumerate(told) if not index or told[index - 1][1] != state]
 
 
 def columns(run: Run) -> dict[str, pl.Schema]:

@@ -30,6 +30,13 @@ def series(samples: Array, cc: str, steps: Array) -> dict[str, list[float | None
     return {**{name: [one.get(name) for one in told] for name in names}, "cc_state": states}
 
 
+def states(samples: Array, cc: str) -> list[tuple[int, str | None]]:
+    """The state of the flow group's first connection that sends at each sample, ns."""
+    sending = samples[active(samples)]
+    _, first = np.unique(sending["t_ns"], return_index=True)
+    return [(int(row["t_ns"]), _state(cc, row)) for row in sending[first]]
+
+
 def _told(cc: str, row: Array) -> dict[str, float]:
     if cc == "bbr":
         return _bbr(row)

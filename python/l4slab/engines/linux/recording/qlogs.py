@@ -118,13 +118,11 @@ def _packets(link: Link, flow: Flow) -> pl.DataFrame:
     }).with_columns(pl.col("sojourn_ms").fill_nan(None))  # fmt: skip
 
 
-def states(observed: Observed, flow: str) -> list[tuple[int, str]]:
-    """When the stack of this flow was in which states, as `passes.States`."""
-    logged = next((one for one in observed.lab.flows if one.spec["name"] == flow), None)
-    if observed.log is None or logged is None or (times := _times(observed, logged)) is None:
+def states(observed: Observed, flow: Flow) -> list[tuple[int, str | None]]:
+    """The state of the flow's stack at each of its rows, ns."""
+    if observed.log is None or (times := _times(observed, flow)) is None:
         return []
-    told = [(int(at), row.state) for at, row in zip(times, observed.log.rows, strict=True) if row.state is not None]
-    return [(at, state) for index, (at, state) in enumerate(told) if not index or told[index - 1][1] != state]
+    return [(int(at), row.state) for at, row in zip(times, observed.log.rows, strict=True)]
 
 
 def of_flow(observed: Observed, flow: Flow) -> Row:
