@@ -94,8 +94,15 @@ def test_the_overview_says_how_the_call_went(results: Path) -> None:
     assert "it never froze" in told[1]
 
 
-@pytest.mark.parametrize(("freezes", "words"), [(1, "it froze once, for 1.02 s"), (3, "it froze 3 times, for 1.02 s")])
-def test_freezes_are_told(freezes: int, words: str) -> None:
+@pytest.mark.parametrize(
+    ("freezes", "words"),
+    [
+        (1, "it froze once, for 1.02 s"),
+        (3.0, "it froze 3 times, for 1.02 s"),
+        (0.5, "it froze 0.5 times, for 1.02 s"),
+    ],
+)
+def test_freezes_are_told(freezes: float, words: str) -> None:
     of = {
         "frames": 900,
         "frame_ms_p50": None,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from l4slab.base import metrics
-from l4slab.base.numbers import NO_DELAY_MS, number
+from l4slab.base.numbers import NO_DELAY_MS, number, plain
 from l4slab.base.values import Cell
 from l4slab.experimentfile import capacity
 from l4slab.report.drawings import MAX_CASES
@@ -23,6 +23,7 @@ _MEANS = (
     "completion_ms_p50", "completion_ms_p99", "unfinished", "frames", "frame_ms_p50", "frame_ms_p99", "late_pct",
     "lost_frames_pct", "freezes", "freeze_s", "rpm_foreign", "rpm_self",
 )  # fmt: skip
+_WHOLE = ("unfinished", "freezes")
 # Capacities that are told one after another.
 _MAX_STEPS = 6
 _LINK_MEANS = ("utilisation", "sojourn_ms_p50", "sojourn_ms_p99", "sojourn_ms_max", "drop_pct")
@@ -109,6 +110,11 @@ def over_the_cases(folder: Folder) -> list[tuple[str, str]]:
     return told + _precision(folder.flows) + overflows(folder)
 
 
+def _written(value: float, column: str) -> str:
+    """A mean over trials; one of whole things, such as 0.5, without digits that say nothing."""
+    return plain(round(value, 1)) if column in _WHOLE else number(value, metrics.unit_of(column))
+
+
 def _range(
     rows: Sequence[tuple[Mapping[str, float | None], str]],
     column: str,
@@ -119,8 +125,7 @@ def _range(
     """The least and the most over the cases, and where the `extreme` one is; "" where it is zero everywhere."""
     found = [(value, at) for of, at in rows if (value := of[column]) is not None]
     values = [value for value, _ in found]
-    unit = metrics.unit_of(column)
-    low, high = number(min(values, default=0.0), unit), number(max(values, default=0.0), unit)
+    low, high = (_written(one(values, default=0.0), column) for one in (min, max))
     if high == "0":
         return ""
     if low == high:
@@ -185,7 +190,7 @@ def frames(row: Mean) -> list[str]:
     bad = [f"{number(value)} % {what}" for value, what in ((late, "came late"), (lost, "were lost")) if value]
     told.append(" and ".join(bad) or "no frame was late or lost")
     if freezes := of["freezes"]:
-        often = "once" if freezes == 1 else f"{number(freezes)} times"
+        often = "once" if freezes == 1 else f"{_written(freezes, 'freezes')} times"
         told.append(f"it froze {often}{per_trial}, for {number(of['freeze_s'], 's')} s in all")
     else:
         told.append("it never froze")
