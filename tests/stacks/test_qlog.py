@@ -86,6 +86,19 @@ def test_marks_that_acks_report_and_packets_declared_lost(tmp_path: Path) -> Non
     assert rows == [(2, 1, 0), (4, 6, 0), (5, 6, 1), (8, 6, 1), (9, 6, 2)], "each packet number space has a count"
 
 
+def test_losses_that_a_metric_counts(tmp_path: Path) -> None:
+    totals = [{}, {"total": 3, "delta": 3}, {"total": 5, "delta": 2}]
+    told = [SEQUENCE[2]] + [
+        {"time": time, "name": "quic:recovery_metrics_updated", "data": {"cwnd": 9000, "cf_lost_packets": total}}
+        for time, total in enumerate(totals)
+    ]
+    file = tmp_path / "client.sqlog"
+    file.write_text("\n".join(map(json.dumps, told)))
+    found = qlog.read(file, Form())
+    assert found is not None
+    assert [row.lost_packets for row in found.rows] == [0, 3, 5]
+
+
 def test_marks_and_losses_in_draft_00(tmp_path: Path) -> None:
     file = tmp_path / "x.client.qlog"
     file.write_text("""

@@ -22,6 +22,7 @@ _METRICS, _STATE, _SENT = "metrics_updated", "congestion_state_updated", "_sent"
 _LOST, _RECEIVED = "packet_lost", "packet_received"
 _WANTED = (_METRICS, _STATE, "packet_sent", "datagram_sent", _LOST, _RECEIVED)
 _CWND, _INFLIGHT, _RTT = ("congestion_window", "cwnd"), ("bytes_in_flight",), ("smoothed_rtt",)
+_LOST_SO_FAR = "cf_lost_packets"  # quiche's metric, in the place of events
 # An event of draft-00 begins a line; the frames of its packet may follow on the next ones.
 _BEGINS = re.compile(r'\[\s*(\d+),\s*"\w+",\s*"(\w+)"')
 _CE = re.compile(r'"frame_type":\s*"ack".*?"ce":\s*"?(\d+)')
@@ -142,6 +143,8 @@ def _learn(known: dict[str, Any], name: str, data: Mapping[str, Any], form: Form
         value = next((data[one] for one in names if one in data), None)
         if isinstance(value, int | float) and value < _NOT_YET:
             known[field] = value * scale
+    if isinstance(lost := data.get(_LOST_SO_FAR), dict) and isinstance(lost.get("total"), int):
+        known["lost_packets"] = lost["total"]
     if form.limited in data:
         known["by_flag"] = True
         known["limited"] = str(data[form.limited]).lower() in ("1", "true")
