@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import l4slab
 import numpy as np
 import polars as pl
 import pytest
@@ -13,6 +14,7 @@ from l4slab import _core, experimentfile, plot, stacks, sweep
 from l4slab.engines.linux import lab, programs, recording
 from l4slab.engines.linux.recording import PACKET, SAMPLE, Observed, qlogs
 from l4slab.engines.linux.recording.observed import Link
+from l4slab.report import write_report
 from l4slab.stacks import qlog
 from l4slab.stacks.qlog import Form, Log, Row
 
@@ -292,3 +294,24 @@ def test_the_file_of_the_sending_end_is_read(tmp_path: Path, monkeypatch: pytest
     assert qlogs.read(run, folder) is not None
     (folder / "0a1c_client.sqlog").write_text(text)
     assert qlogs.read(run, folder) is None, "two connections, and nobody knows which is meant"
+
+
+def test_results_draw_the_packets_of_a_run_that_has_kept_them(tmp_path: Path) -> None:
+    file = tmp_path / "x.toml"
+    tcp = FILE.replace('kind = "program"\nstack = "quic-go"', 'cc = "cubic"').replace('"q"', '"my q"')
+    file.write_text(tcp)
+    results = l4slab.run(file, out=tmp_path / "r")
+    assert results.plot.packets() is None
+    seen = observed(described(tmp_path, FILE + ENV), Log(7.0, [Row(7.0, 12000, 0, 20.0, None, None, None, None, 0)]))
+    kept = tmp_path / "r" / "lab" / results.flows["run"][0] / "programs"
+    kept.mkdir(parents=True)
+    recording.keep(seen, kept)
+    for kind in ("packets", "log"):
+        (kept / f"q-{kind}.parquet").rename(kept / f"my%20q-{kind}.parquet")
+    figure = results.plot.packets(begin_s=2)
+    assert figure is not None
+    assert figure.axes[0].get_xlim() == (2, 4)
+    assert results.plot.packets("flow = 'nobody'") is None
+    assert results.plot.packets(trial=2) is None
+    write_report(tmp_path / "r")
+    assert "Each packet of my q in its queues" in (tmp_path / "r" / "report.html").read_text()

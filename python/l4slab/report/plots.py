@@ -107,19 +107,16 @@ class Plots:
 
         From `begin_s` to `end_s`, by default the whole run. None where the run has kept no log (docs/stacks.md).
         """
-        (case,) = self._few(where, 1)
+        cases, folder = self._few(where, 1), self._results.folder
+        if not cases or folder is None:
+            return None
         flows = self._rows("flows", where)
         of_trial = flows.filter(trial=plot.median_trial(flows) if trial is None else trial)
-        folder = self._results.folder
-        if folder is None or of_trial.is_empty() or (kept := packets_of(folder, of_trial["run"][0])) is None:
+        if of_trial.is_empty() or (kept := packets_of(folder, of_trial["run"][0])) is None:
             return None
-        duration_s = self._described(case)["duration_ns"] / 1e9
-        return plot.packets(
-            *kept[1:],
-            warmup_s=self._warmup_s([case]),
-            begin_s=begin_s,
-            end_s=duration_s if end_s is None else end_s,
-        )
+        if end_s is None:
+            end_s = self._described(cases[0])["duration_ns"] / 1e9
+        return plot.packets(*kept[1:], warmup_s=self._warmup_s(cases), begin_s=begin_s, end_s=end_s)
 
     @checked("figure")
     def figure(self, figure: Figure) -> Drawing | None:
