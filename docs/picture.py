@@ -22,9 +22,9 @@ def main() -> None:
 def over_time() -> plot.style.Figure | None:
     """Rate and round-trip time of the flows of examples/picture.toml."""
     figure = l4slab.run(ROOT / "examples" / "picture.toml").plot.time_series()
-    for axis in figure.axes if figure else ():
-        axis.axvline(20, color="#555555", linewidth=0.8, linestyle=":")
-    if figure:
+    if figure is not None:
+        for axis in figure.axes:
+            axis.axvline(20, color="#555555", linewidth=0.8, linestyle=":")
         figure.axes[0].set_title("FIFO of 200 packets until 20 s, then DualPI2; 50 Mbit/s, 20 ms")
     return figure
 

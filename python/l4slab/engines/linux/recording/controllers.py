@@ -20,9 +20,7 @@ _UNLIMITED = np.uint64(2**64 - 1)
 
 def series(samples: Array, cc: str, steps: Array) -> dict[str, list[float | None] | list[str | None]]:
     """A value per step: that of the flow group's first connection that sends, as in the simulator."""
-    sending = samples[active(samples)]
-    times, first = np.unique(sending["t_ns"], return_index=True)
-    at = {int(time): sending[index] for time, index in zip(times, first, strict=True)}
+    at = {int(row["t_ns"]): row for row in _first(samples)}
     rows = [at.get(int(step)) for step in steps]
     told = [{} if row is None else _told(cc, row) for row in rows]
     states: list[str | None] = [None if row is None else _state(cc, row) for row in rows]
@@ -32,9 +30,15 @@ def series(samples: Array, cc: str, steps: Array) -> dict[str, list[float | None
 
 def states(samples: Array, cc: str) -> list[tuple[int, str | None]]:
     """The state of the flow group's first connection that sends at each sample, ns."""
+    return [(int(row["t_ns"]), _state(cc, row)) for row in _first(samples)]
+
+
+def _first(samples: Array) -> Array:
+    """Of each time, the sample of the first connection that sends."""
     sending = samples[active(samples)]
     _, first = np.unique(sending["t_ns"], return_index=True)
-    return [(int(row["t_ns"]), _state(cc, row)) for row in sending[first]]
+    result: Array = sending[first]
+    return result
 
 
 def _told(cc: str, row: Array) -> dict[str, float]:
