@@ -116,8 +116,8 @@ run_tests() {
     fi
     some -m "not slow" --numprocesses 2 --dist worksteal "$@"
     wait "$beside" || status=$?
-    [ -z "$slow" ] || some -m "slow and alone" "$@"
     beside=
+    [ -z "$slow" ] || some -m "slow and alone" "$@"
     cat "$log"
     [ "$status" -ne 0 ] || status=${none:-0}
     exit "$status"
