@@ -264,6 +264,11 @@ def test_packets_and_log_are_kept_and_drawn(tmp_path: Path) -> None:
     assert [list(line.get_ydata()) for line in flight.lines] == [[1.2, 0], [12, 9]]
     assert list(rtt.lines[0].get_ydata()) == [20, 9]
     assert plot.packets(kept, log, begin_s=3.5) is None
+    later = plot.packets(kept, pl.concat([log, log.tail(1).with_columns(time_s=2.9)]), begin_s=2.7)
+    assert later is not None
+    names = {str(line.get_label()) for line in later.axes[0].lines}
+    assert "with CE" in names
+    assert "declared lost by the stack" not in names, "that was before"
 
 
 def test_without_a_log_there_are_no_columns_of_it(tmp_path: Path) -> None:

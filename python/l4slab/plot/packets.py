@@ -40,6 +40,7 @@ def packets(
     """
     low = 0.0 if begin_s is None else begin_s
     high = float(packets["time_s"].max() or 0) if end_s is None else end_s  # type: ignore[arg-type]
+    log = log.with_columns(is_loss=pl.col("lost_packets") > pl.col("lost_packets").shift(1, fill_value=0))
     shown, told = (table.filter(pl.col("time_s").is_between(low, high)) for table in (packets, log))
     if shown.is_empty():
         return None
@@ -88,10 +89,9 @@ def _delays(axis: Axes, shown: pl.DataFrame, told: pl.DataFrame, warmup_s: float
     if len(waited):
         limit_y(axis, waited["time_s"], waited["sojourn_ms"], warmup_s)
         axis.set_ylim(0, 1.15 * axis.get_ylim()[1])
-    lost = told.filter(pl.col("lost_packets") > pl.col("lost_packets").shift(1, fill_value=0))
     for times, label, (marker, place), colour in (
         (shown.filter("is_dropped")["time_s"], "dropped", _DROPPED, INK),
-        (lost["time_s"], "declared lost by the stack", _DECLARED, DIM),
+        (told.filter("is_loss")["time_s"], "declared lost by the stack", _DECLARED, DIM),
     ):
         if len(times):
             style = {"linestyle": "", "marker": marker, "color": colour, "markersize": 4, "markeredgewidth": 0.8}
