@@ -43,8 +43,8 @@ pub struct TokenBucket {
     full_at: Time,
     /// Remainder of the divisions so far, in bits·ns below the rate: nothing is rounded away.
     remainder: u64,
-    /// A length, what it costs, and the remainder of that: lengths repeat.
-    known: (u32, Span, u64),
+    /// 2^64 / rate, rounded down: a multiplication takes less time than a division.
+    inverse: u64,
 }
 
 impl TokenBucket {
@@ -55,7 +55,7 @@ impl TokenBucket {
             burst: rate.time_for(burst_bytes),
             full_at: Time::ZERO,
             remainder: 0,
-            known: (0, Span::ZERO, 0),
+            inverse: inverse(rate),
         }
     }
     pub fn rate(&self) -> Rate {
@@ -71,7 +71,7 @@ impl TokenBucket {
         self.full_at = (self.full_at + burst).saturating_sub(self.burst);
         self.burst = burst;
         self.remainder = 0;
-        self.known = (0, Span::ZERO, 0);
+        self.inverse = inverse(rate);
     }
     /// When the next packet may leave.
     #[inline(always)]
@@ -86,17 +86,18 @@ impl TokenBucket {
             self.remainder = 0;
         }
         let rate = self.rate.bps();
-        if self.known.0 != bytes {
-            let bits = u64::from(bytes) * 8_000_000_000;
-            self.known = (bytes, Span(bits / rate), bits % rate);
-        }
-        self.full_at += self.known.1;
-        self.remainder += self.known.2;
-        if self.remainder >= rate {
-            self.remainder -= rate;
-            self.full_at += Span(1);
-        }
+        let cost = self.remainder + u64::from(bytes) * 8_000_000_000;
+        // The quotient or one less. The processor cannot predict which, so there is no branch.
+        let quotient = ((u128::from(cost) * u128::from(self.inverse)) >> 64) as u64;
+        let rest = cost - quotient * rate;
+        self.full_at += Span(quotient + u64::from(rest >= rate));
+        self.remainder = rest.min(rest.wrapping_sub(rate));
     }
+}
+
+/// See [`TokenBucket`].
+fn inverse(rate: Rate) -> u64 {
+    u64::MAX / rate.bps().max(1)
 }
 
 /// Totals of one queue since the start. Packets and bytes are apart: side by side, the compiler adds to both at once,
@@ -671,6 +672,23 @@ mod tests {
         let expected = bits / 30_000_001.0;
         let took = s.ready_at().since(start).as_secs_f64();
         assert!((took - expected).abs() < 2e-9, "{took} s, expected {expected} s");
+    }
+
+    /// Against a division, for any rate and any lengths.
+    #[test]
+    fn each_packet_takes_its_time() {
+        let mut rng = Rng::stream(1, "bucket", 0);
+        for bps in [1, 3, 9600, 30_000_001, 8_000_000_000, 10_000_000_000, 999_999_999_999] {
+            let mut s = TokenBucket::new(Rate::from_bps(bps), 0);
+            let mut bits = 0_u128;
+            for _ in 0..10_000 {
+                let (now, bytes) = (s.ready_at(), rng.below(1 << 16) as u32);
+                s.charge(now, bytes);
+                bits += u128::from(bytes) * 8_000_000_000;
+                assert_eq!(u128::from(s.ready_at().0), bits / u128::from(bps), "{bps} bit/s");
+                assert_eq!(u128::from(s.remainder), bits % u128::from(bps), "{bps} bit/s");
+            }
+        }
     }
 
     /// After idling, HTB's burst of 1600 B lets two packets go at once. A link has been idle when it begins,
