@@ -116,7 +116,8 @@ pub fn next_ace(ace: TcpBits) -> TcpBits {
 #[derive(Clone, Debug, Default)]
 pub struct AccEcnReceiver {
     ce_packets: u32,
-    bytes: EcnBytes,
+    /// By field.
+    bytes: [u32; 4],
     last_field: Ecn,
     /// Marks not reported yet.
     pub pending_ce: u32,
@@ -127,24 +128,15 @@ pub struct AccEcnReceiver {
 impl AccEcnReceiver {
     /// Counts an arriving packet; true if the ECN field changed, which asks for an ACK at once.
     pub fn count(&mut self, field: Ecn, payload: u32) -> bool {
-        let place = match field {
-            Ecn::NotEct => 0,
-            Ecn::Ect0 => {
-                self.bytes.ect0 = self.bytes.ect0.wrapping_add(payload);
-                3
-            }
-            Ecn::Ect1 => {
-                self.bytes.ect1 = self.bytes.ect1.wrapping_add(payload);
-                1
-            }
-            Ecn::Ce => {
-                self.bytes.ce = self.bytes.ce.wrapping_add(payload);
-                self.ce_packets = self.ce_packets.wrapping_add(1);
-                self.pending_ce += 1;
-                2
-            }
-        };
-        self.fields = self.fields.max(place);
+        // The processor cannot predict the field, so there is no branch.
+        let bits = field.bits();
+        let bytes = &mut self.bytes[usize::from(bits)];
+        *bytes = bytes.wrapping_add(payload);
+        let is_ce = u32::from(field == Ecn::Ce);
+        self.ce_packets = self.ce_packets.wrapping_add(is_ce);
+        self.pending_ce += is_ce;
+        // The place in the option: 1 for ECT(1), 2 for CE, 3 for ECT(0).
+        self.fields = self.fields.max(bits ^ bits >> 1);
         let changed = field != self.last_field;
         self.last_field = field;
         changed
@@ -169,10 +161,11 @@ impl AccEcnReceiver {
     }
     /// The option's counters as they go on the wire.
     pub fn option(&self) -> EcnBytes {
+        let [_, ect1, ect0, ce] = self.bytes;
         EcnBytes {
-            ect0: self.bytes.ect0.wrapping_add(E0B_INIT) & BYTES_MASK,
-            ce: self.bytes.ce & BYTES_MASK,
-            ect1: self.bytes.ect1.wrapping_add(E1B_INIT) & BYTES_MASK,
+            ect0: ect0.wrapping_add(E0B_INIT) & BYTES_MASK,
+            ce: ce & BYTES_MASK,
+            ect1: ect1.wrapping_add(E1B_INIT) & BYTES_MASK,
         }
     }
 }

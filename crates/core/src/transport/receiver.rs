@@ -4,6 +4,8 @@ mod client;
 mod segment_size;
 mod window;
 
+use std::hint::select_unpredictable;
+
 use self::client::Client;
 use self::segment_size::SegmentSize;
 use self::window::WindowTuning;
@@ -218,9 +220,7 @@ impl Receiver {
     fn on_next(&mut self, now: Time, pkt: &Packet, out: &mut Outbox) {
         self.client_at = Time::NEVER;
         self.count_ecn(pkt);
-        if pkt.seq <= self.acked {
-            self.echo = pkt.stamp;
-        }
+        self.echo = select_unpredictable(pkt.seq <= self.acked, pkt.stamp, self.echo);
         self.next += 1;
         self.unacked += u32::from(pkt.payload);
         self.received_bytes += u64::from(pkt.payload);
@@ -388,11 +388,8 @@ impl Receiver {
             EcnMode::Off => {}
             EcnMode::AccEcn => {
                 // RFC 9768, 3.2.2.5.1: a change is reported at once.
-                if self.counters.count(pkt.ecn.get(), pkt.payload.into())
-                    || self.counters.pending_ce >= ecn::MAX_PENDING_CE
-                {
-                    self.ack_now = true;
-                }
+                let is_new = self.counters.count(pkt.ecn.get(), pkt.payload.into());
+                self.ack_now |= is_new | (self.counters.pending_ce >= ecn::MAX_PENDING_CE);
             }
             EcnMode::Classic => {
                 if pkt.bits.has(TcpBits::CWR) {
