@@ -234,7 +234,7 @@ fn sort(keys: &mut Vec<u64>, scratch: &mut Vec<u64>, counts: &mut Vec<u32>) {
     let n = keys.len();
     // As long as the longest key, and quicker found.
     let longest = keys.iter().fold(0, |all, key| all | key);
-    let buckets = (n.next_power_of_two() / 2).max(2);
+    let buckets = n.next_power_of_two().max(2);
     let shift = (u64::BITS - longest.leading_zeros()).saturating_sub(buckets.trailing_zeros());
     counts.clear();
     counts.resize(buckets + 1, 0);
