@@ -43,6 +43,26 @@ fn frames_begin_after_the_set_up() {
     assert_eq!(r.flow("call").frames, Some(149));
 }
 
+/// libwebrtc's controllers take four round trips and 43 ms, the others nothing.
+#[test]
+fn libwebrtc_sets_a_call_up() {
+    let delivered = |cc: &str, options: Value, setup: Option<f64>| {
+        let l = lab(3.0, 0.0).bare_link("b", 10.0, "pfifo limit 100");
+        let setup = setup.map(ns);
+        let keys = json!({"options": options, "setup_ns": setup, "rate_start_bps": 300_000});
+        let r = media(l, "call", cc, 2.0, 100.0, keys).run();
+        (r.flow("call").frames, r.flow("call").media_mbps)
+    };
+    for (cc, options) in [("gcc", json!({})), ("scream", json!({"variant": "libwebrtc"}))] {
+        let usual = delivered(cc, options.clone(), None);
+        assert_eq!(usual, delivered(cc, options.clone(), Some(0.443)), "{cc}");
+        assert_ne!(usual, delivered(cc, options, Some(0.0)), "{cc}");
+    }
+    for cc in ["scream", "nada", "prague", "none"] {
+        assert_eq!(delivered(cc, json!({}), None), delivered(cc, json!({}), Some(0.0)), "{cc}");
+    }
+}
+
 /// What the link does not carry for a second waits and comes late: one freeze of a second, at most one frame
 /// and the time in which the queue empties.
 #[test]

@@ -18,7 +18,7 @@ use crate::element::Flow;
 use crate::error::ScenarioError;
 use crate::packet::{FlowId, GroupId};
 use crate::params::Gauge;
-use crate::time::Time;
+use crate::time::{Span, Time};
 
 /// A flow's place in the run.
 #[derive(Copy, Clone, Debug)]
@@ -37,6 +37,8 @@ pub struct Place<'a> {
     pub stop: Time,
     /// When the warm-up is over.
     pub measured_from: Time,
+    /// The round trip without queues.
+    pub rtt: Span,
     pub dscp: u8,
     /// Its first link is in the host that sends.
     pub on_host: bool,
@@ -56,6 +58,7 @@ impl Place<'_> {
             start: Time::ZERO,
             stop: Time::NEVER,
             measured_from: Time::ZERO,
+            rtt: Span::ZERO,
             dscp: 0,
             on_host: false,
         }

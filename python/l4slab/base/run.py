@@ -269,8 +269,8 @@ class MediaFlow(TypedDict):
     repair: Repair | None
     reverse_path: NotRequired[list[str]]
     rtt_ns: int
-    # From the flow's start to the first frame.
-    setup_ns: int
+    # From the flow's start to the first frame; by default what the controller is used with.
+    setup_ns: int | None
     # Standard deviation of the frames' sizes over their mean.
     spread: float
     start_ns: int

@@ -315,7 +315,7 @@ class MediaFlow(AnyFlow):
     rate_max: Rate = Field(examples=['"2500kbit"'], serialization_alias="rate_bps")
     rate_min: Rate = Field(default="150kbit", serialization_alias="rate_min_bps")
     rate_start: Rate = Field(default="1Mbit", serialization_alias="rate_start_bps")
-    setup: TimeOrZero = Field(default="0ms", serialization_alias="setup_ns")
+    setup: TimeOrZero | None = Field(default=None, examples=['"100ms"'], serialization_alias="setup_ns")
     frames: Interval = Field(default="30/s", serialization_alias="interval_ns")
     encoder: Literal["even", "uniform", "lognormal", "rfc8593", "sharing", "vp8"] | None = None
     frame_spread: float = Field(default=0.15, ge=0, le=10, examples=["0.15"], serialization_alias="spread")

@@ -64,7 +64,7 @@ export function offered(run: Run, wanted: Wanted, service: Service): FlowSpec {
     options: {},
     rate_min_bps: 150e3,
     rate_start_bps: 1e6,
-    setup_ns: 0,
+    setup_ns: null,
     encoder: null,
     spread: 0.15,
     reaction_ns: null,

@@ -341,9 +341,9 @@ export interface MediaFlow {
   reverse_path?: string[];
   rtt_ns: number;
   /**
-   * From the flow's start to the first frame.
+   * From the flow's start to the first frame; by default what the controller is used with.
    */
-  setup_ns: number;
+  setup_ns: number | null;
   /**
    * Standard deviation of the frames' sizes over their mean.
    */

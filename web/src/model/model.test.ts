@@ -55,7 +55,7 @@ const MEDIA_FIELDS: Record<string, fc.Arbitrary<unknown>> = {
   rate_bps: whole(1000),
   rate_min_bps: whole(1, 1000),
   rate_start_bps: whole(1, 1000),
-  setup_ns: whole(0),
+  setup_ns: fc.option(whole(0)),
   encoder: fc.constantFrom(null, "even", "uniform", "lognormal", "rfc8593", "sharing", "vp8"),
   reaction_ns: fc.option(whole(0)),
   keyframe_interval_ns: fc.option(whole(1)),

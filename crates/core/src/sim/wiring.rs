@@ -299,6 +299,7 @@ impl<T: Tap> Simulation<T> {
         };
         let g = &mut self.groups[group];
         let account = *g.accounts.last().expect("it was made before");
+        let path = g.path();
         let place = FlowPlace {
             seed: self.seed,
             name: &g.name,
@@ -309,11 +310,12 @@ impl<T: Tap> Simulation<T> {
             start,
             stop,
             measured_from: self.warmup,
+            rtt: path.forward + path.back,
             dscp: g.dscp,
             on_host: g.on_host,
         };
         let mut flow = g.traffic.build(&place);
-        flow.set_path(&g.path());
+        flow.set_path(&path);
         let (sends, receives) = flow.starts();
         self.senders.push(sends.saturating_add(g.forward.delay));
         self.back.push(Time::NEVER);

@@ -45,14 +45,15 @@ pub(super) struct Source {
     pub seed: u64,
     pub group: GroupId,
     pub dscp: u8,
+    rtt: Span,
     number: FlowId,
     stride: u32,
 }
 
 impl Source {
     pub fn new(place: &Place) -> Source {
-        let Place { seed, group, dscp, number, stride, .. } = *place;
-        Source { seed, group, dscp, number, stride }
+        let Place { seed, group, rtt, dscp, number, stride, .. } = *place;
+        Source { seed, group, dscp, rtt, number, stride }
     }
     /// The flow number of a connection, counted from 0, and back.
     pub fn flow(&self, connection: u32) -> FlowId {
@@ -63,7 +64,7 @@ impl Source {
     }
     /// The place in the run of a connection that opens at `start`.
     pub fn place(&self, connection: u32, start: Time, stop: Time) -> Place<'static> {
-        let Source { seed, group, dscp, stride, .. } = *self;
+        let Source { seed, group, dscp, rtt, stride, .. } = *self;
         Place {
             seed,
             name: "",
@@ -74,6 +75,7 @@ impl Source {
             start,
             stop,
             measured_from: Time::ZERO,
+            rtt,
             dscp,
             on_host: false,
         }

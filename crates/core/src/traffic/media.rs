@@ -76,9 +76,8 @@ struct Keys {
     /// Its lowest rate, and the one that it begins with.
     rate_min_bps: Option<u64>,
     rate_start_bps: Option<u64>,
-    /// From the flow's start to the first frame.
-    #[serde(default)]
-    setup_ns: u64,
+    /// From the flow's start to the first frame; by default what the controller is used with.
+    setup_ns: Option<u64>,
     /// Time between frames.
     interval_ns: u64,
     /// By default what the controller is used with.
@@ -195,7 +194,7 @@ impl Traffic for Spec {
         let encoder = keys.encoder.unwrap_or_else(|| self.config.encoder());
         let usual = if encoder == EncoderModel::Vp8 { Span::ZERO } else { interval };
         let reaction = keys.reaction_ns.map_or(usual, Span);
-        let start = place.start + Span(keys.setup_ns);
+        let start = place.start + keys.setup_ns.map_or_else(|| self.config.setup(place.rtt), Span);
         let stream =
             |what: &str| Rng::stream(place.seed, &format!("{what} {}", place.name), place.index);
         let packet = |len: u32, is_audio: bool| {
@@ -674,7 +673,7 @@ mod tests {
     fn what_waits_in_the_pacer_leaves_in_whole_bursts() {
         let keys = serde_json::json!({
             "cc": "gcc", "options": {"probing": "off"}, "encoder": "even", "repair": "none", "interval_ns": 33_333_333,
-            "rate_bps": 1_000_000, "rate_min_bps": 1_000_000, "rate_start_bps": 1_000_000,
+            "rate_bps": 1_000_000, "rate_min_bps": 1_000_000, "rate_start_bps": 1_000_000, "setup_ns": 0,
             "keyframe_interval_ns": 4_000_000_000_u64, "keyframe_ratio": 20.0,
         });
         let spec: Spec = serde_json::from_value(keys).expect("a media flow");

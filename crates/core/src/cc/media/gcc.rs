@@ -19,7 +19,8 @@ use skip::Skipping;
 use throughput::Throughput;
 
 use super::{
-    Cluster, EncoderModel, Fate, MediaController, MediaOptions, RTP, Rates, Repair, Report, Reports,
+    Cluster, EncoderModel, Fate, MediaController, MediaOptions, RTP, Rates, Repair, Report,
+    Reports, libwebrtc_setup,
 };
 use crate::cc::Role;
 use crate::ecn::Ecn;
@@ -133,6 +134,9 @@ impl MediaOptions for Options {
     }
     fn encoder(&self) -> EncoderModel {
         if self.loss == LossRule::Libwebrtc { EncoderModel::Vp8 } else { EncoderModel::Even }
+    }
+    fn setup(&self, rtt: Span) -> Span {
+        if self.loss == LossRule::Libwebrtc { libwebrtc_setup(rtt) } else { Span::ZERO }
     }
     fn build(&self, rates: Rates, _ecn: Ecn) -> Box<dyn MediaController> {
         Box::new(Gcc::new(self.clone(), rates))

@@ -10,6 +10,7 @@ use crate::cc::Role;
 use crate::ecn::Ecn;
 use crate::params::{self, Described, Gauge, Info, Refused};
 use crate::rng::Rng;
+use crate::time::Span;
 
 media_controllers! {
     None(fixed::Options),
@@ -105,6 +106,12 @@ macro_rules! media_controllers {
                 match self {
                     $(MediaConfig::$variant(options) => options.encoder(),)*
                     MediaConfig::Own(_) => EncoderModel::Even,
+                }
+            }
+            pub fn setup(&self, rtt: Span) -> Span {
+                match self {
+                    $(MediaConfig::$variant(options) => options.setup(rtt),)*
+                    MediaConfig::Own(_) => Span::ZERO,
                 }
             }
         }

@@ -14,6 +14,7 @@ use libwebrtc::Libwebrtc;
 
 use super::{
     EncoderModel, FrameState, MediaController, MediaOptions, Rates, Repair, Report, Reports,
+    libwebrtc_setup,
 };
 use crate::cc::Role;
 use crate::ecn::Ecn;
@@ -186,6 +187,9 @@ impl MediaOptions for Options {
     }
     fn encoder(&self) -> EncoderModel {
         if self.is_libwebrtc() { EncoderModel::Vp8 } else { EncoderModel::Even }
+    }
+    fn setup(&self, rtt: Span) -> Span {
+        if self.is_libwebrtc() { libwebrtc_setup(rtt) } else { Span::ZERO }
     }
     fn build(&self, rates: Rates, ecn: Ecn) -> Box<dyn MediaController> {
         if self.is_libwebrtc() {
