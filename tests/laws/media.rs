@@ -63,6 +63,19 @@ fn libwebrtc_sets_a_call_up() {
     }
 }
 
+/// Alone on a fast link, libwebrtc's SCReAM makes its highest rate of media, and GCC as much as is left of it below
+/// headers (1200 of 1250 B), both but for the 2 % by which VP8 stays below its target.
+#[test]
+fn the_highest_rate_holds_headers_in_gcc() {
+    let rate = |cc: &str, options: Value| {
+        let l = lab(40.0, 20.0).bare_link("b", 50.0, "pfifo limit 100");
+        let keys = json!({"options": options, "rate_start_bps": 1_000_000});
+        media(l, "call", cc, 4.0, 20.0, keys).run().flow("call").media_mbps.unwrap()
+    };
+    between("gcc", rate("gcc", json!({})), 0.97 * 4.0 * 1200.0 / 1250.0, 4.0 * 1200.0 / 1250.0);
+    between("scream", rate("scream", json!({"variant": "libwebrtc"})), 0.97 * 4.0, 4.0);
+}
+
 /// What the link does not carry for a second waits and comes late: one freeze of a second, at most one frame
 /// and the time in which the queue empties.
 #[test]

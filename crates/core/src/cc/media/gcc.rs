@@ -239,7 +239,8 @@ impl MediaController for Gcc {
         self.options.skipping && self.skipping.skips()
     }
     fn target_bps(&self) -> f64 {
-        (self.media_share() * self.rate()).clamp(self.rates.min, self.rates.max)
+        // libwebrtc allocates at most the highest rate, headers included.
+        (self.media_share() * self.rate().min(self.rates.max)).max(self.rates.min)
     }
     fn pacing_bps(&self) -> f64 {
         self.options.pacing * self.rtp_share() * self.rate().max(self.bounds().min)

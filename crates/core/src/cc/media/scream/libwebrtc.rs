@@ -215,7 +215,11 @@ impl Libwebrtc {
         } else {
             self.draining = None;
         }
-        self.target = target.clamp(self.rates.min, self.rates.max);
+        self.target = target.clamp(self.rates.min, self.highest());
+    }
+    /// The target is that of packets, and the encoder's highest rate that of media.
+    fn highest(&self) -> f64 {
+        self.rates.max * (FULL + HEADER) / FULL
     }
 }
 
@@ -266,7 +270,7 @@ impl MediaController for Libwebrtc {
     fn target_bps(&self) -> f64 {
         let interval = self.frame_interval.as_secs_f64();
         let packets = (self.target / 8.0 * interval / (FULL + HEADER)).ceil();
-        (self.target - packets * HEADER * 8.0 / interval).max(self.target / 2.0)
+        (self.target - packets * HEADER * 8.0 / interval).clamp(self.target / 2.0, self.rates.max)
     }
     fn pacing_bps(&self) -> f64 {
         let received = self.received.bps.unwrap_or(0.0);
@@ -288,7 +292,7 @@ impl MediaController for Libwebrtc {
     }
     fn set_max(&mut self, bps: f64) {
         self.rates.set_max(bps);
-        self.target = self.target.min(bps);
+        self.target = self.target.min(self.highest());
     }
     fn probe(&self, out: &mut dyn Gauges) {
         out.gauge("ref_wnd_bytes", self.ref_wnd);
