@@ -63,6 +63,26 @@ fn libwebrtc_sets_a_call_up() {
     }
 }
 
+/// Beside CUBIC in a deep FIFO, libwebrtc's SCReAM falls to its lowest rate. Its encoder then pauses while frames have waited for half a
+/// second, so they wait for a second at most; the draft's goes on.
+#[test]
+fn libwebrtc_pauses_the_encoder_while_frames_wait() {
+    let wait = |options: Value| {
+        let l = lab(40.0, 10.0).bare_link("b", 8.0, "pfifo limit 100").tcp(
+            "rival",
+            "cubic",
+            20.0,
+            json!({}),
+        );
+        let keys = json!({"options": options, "rate_min_bps": 30_000, "rate_start_bps": 300_000});
+        let r = media(l, "call", "scream", 4.0, 20.0, keys).run();
+        (r.flow("call").sender_queue_ms_p99.unwrap(), r.flow("call").frames.unwrap())
+    };
+    let (libwebrtc, draft) = (wait(json!({"variant": "libwebrtc"})), wait(json!({})));
+    between("libwebrtc's frames wait, ms", libwebrtc.0, 300.0, 1000.0);
+    assert!(libwebrtc.1 < draft.1, "{libwebrtc:?} and {draft:?}");
+}
+
 /// Alone on a fast link, libwebrtc's SCReAM makes its highest rate of media, and GCC as much as is left of it below
 /// headers (1200 of 1250 B), both but for the 2 % by which VP8 stays below its target.
 #[test]

@@ -36,7 +36,7 @@ pub trait MediaController: Send {
     /// The encoder is about to make a frame; [`Self::target_bps`] is what it hears.
     fn on_frame(&mut self, _frame: &FrameState) {}
     /// Whether the encoder leaves the frame out that is due.
-    fn skips_frame(&mut self) -> bool {
+    fn skips_frame(&mut self, _frame: &FrameState) -> bool {
         false
     }
     /// Bits of media per second that the encoder should produce.
@@ -227,4 +227,6 @@ pub struct FrameState {
     pub last_bytes: u64,
     /// Bytes of media that wait.
     pub queue_bytes: u64,
+    /// Bytes of RTP packets in flight.
+    pub in_flight: u64,
 }

@@ -338,13 +338,15 @@ impl Sender {
             (self.next_frame, self.probe) = (Time::NEVER, None);
             return;
         }
-        if self.cc.skips_frame() {
-            return;
-        }
         let queue_age = stream.frames.waiting_since().map_or(Span::ZERO, |since| now.since(since));
         let (interval, last_bytes) = (self.interval, self.last_bytes);
         let queue_bytes = stream.frames.waiting_bytes();
-        self.cc.on_frame(&FrameState { now, interval, queue_age, last_bytes, queue_bytes });
+        let in_flight = stream.history.in_flight();
+        let frame = FrameState { now, interval, queue_age, last_bytes, queue_bytes, in_flight };
+        if self.cc.skips_frame(&frame) {
+            return;
+        }
+        self.cc.on_frame(&frame);
         let share = stream.repairs.as_mut().map_or(1.0, |repairs| repairs.encoder_share(now));
         let bytes = self.encoder.frame(now, self.cc.target_bps() * share);
         self.last_bytes = bytes;

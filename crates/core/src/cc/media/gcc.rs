@@ -19,8 +19,8 @@ use skip::Skipping;
 use throughput::Throughput;
 
 use super::{
-    Cluster, EncoderModel, Fate, MediaController, MediaOptions, RTP, Rates, Repair, Report,
-    Reports, libwebrtc_setup,
+    Cluster, EncoderModel, Fate, FrameState, MediaController, MediaOptions, RTP, Rates, Repair,
+    Report, Reports, libwebrtc_setup,
 };
 use crate::cc::Role;
 use crate::ecn::Ecn;
@@ -235,7 +235,7 @@ impl MediaController for Gcc {
         self.loss.update(&self.packets, acked, self.aimd.rate, probed.is_some());
         self.skipping.on_report(report, self.rate());
     }
-    fn skips_frame(&mut self) -> bool {
+    fn skips_frame(&mut self, _frame: &FrameState) -> bool {
         self.options.skipping && self.skipping.skips()
     }
     fn target_bps(&self) -> f64 {

@@ -2,7 +2,7 @@
 //! draft's: it reacts to each report, knows how long the receiver holds reports, grows slowly where packets wait,
 //! and has filters of its own for losses and jitter.
 //!
-//! Not modelled: padding, the encoder's pause while the pacer is full, and repeated packets. Bytes are those of
+//! Not modelled: padding, and repeated packets. Bytes are those of
 //! RTP packets; libwebrtc adds UDP and IP to each.
 
 use std::collections::VecDeque;
@@ -42,6 +42,8 @@ const DRAIN_RTTS: f64 = 5.0;
 const DRAIN_LEAST: f64 = 0.1;
 const BASE_INTERVAL: f64 = 60.0;
 const BASE_HISTORY: usize = 10;
+/// The encoder pauses while frames have waited so long and the window is full.
+const PAUSE: Span = Span::from_millis(500);
 /// Media of a full packet, and the RTP header and tag of each, bytes.
 const FULL: f64 = 1200.0;
 const HEADER: f64 = 22.0;
@@ -263,6 +265,9 @@ impl MediaController for Libwebrtc {
         }
     }
 
+    fn skips_frame(&mut self, frame: &FrameState) -> bool {
+        frame.queue_age > PAUSE && frame.in_flight as f64 + self.mss > self.window() as f64
+    }
     fn on_frame(&mut self, frame: &FrameState) {
         self.frame_interval = frame.interval;
     }

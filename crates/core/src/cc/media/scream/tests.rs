@@ -140,6 +140,7 @@ fn the_target_follows_the_window() {
         queue_age: Span::from_millis(age_ms),
         last_bytes,
         queue_bytes: 0,
+        in_flight: 0,
     };
     let even = (s.target * 0.02 / 8.0) as u64;
     s.on_frame(&frame(25, even));
