@@ -26,6 +26,10 @@ fn rpm_of_a_window_that_fills_the_queue() {
         let trip = f64::from(window) * 1514.0 * 8.0 / mbps / 1e3 / (1.0 - probes);
         agrees("foreign", row.rpm_foreign.unwrap(), 60_000.0 / trip, 0.005);
         agrees("self", row.rpm_self.unwrap(), 60_000.0 / trip, 0.01);
+        // The same by the median delay that the queue reports.
+        let measured = 60_000.0 / (20.0 + r.queue("b", "all").sojourn_ms_p50.unwrap());
+        agrees("foreign, by the queue", row.rpm_foreign.unwrap(), measured, 0.02);
+        agrees("self, by the queue", row.rpm_self.unwrap(), measured, 0.02);
         agrees("loaded", row.loaded_ms_p50.unwrap(), trip, 0.01);
         agrees("idle", row.idle_ms_p50.unwrap(), 20.0, 0.02);
         assert_eq!(row.rpm_confidence, Some("high"));
