@@ -91,7 +91,7 @@ def suite(
             document["title"] = f"l4slab check {'--media ' if media else ''}{told_as}{told(options)}"
         elif program is None:
             document["let"][_NAME] = quoted(cc or "")
-            # A call's losses are judged, its rate is that of the media, and all controllers have the same frames at the same times.
+            # Losses of a call are judged, its rate is that of the media, and all controllers have the same frames.
             keys: Keys = {"repair": "none", "encoder": "even", "setup": "0ms"} if media else {}
             if options:
                 keys["options"] = dict(options)
