@@ -24,10 +24,9 @@ use crate::time::{Span, Time};
 /// RTP header, and the authentication tag of SRTP (HMAC-SHA1-80).
 pub const RTP: u32 = 12 + 10;
 
-/// From a call's start to libwebrtc's first frame, read from the first frames of 35 calls on the kernel.
-fn libwebrtc_setup(rtt: Span) -> Span {
-    rtt * 4 + Span::from_millis(43)
-}
+/// From a call's start to libwebrtc's first frame take four round trips and its hosts so long: read from the first frames of 35
+/// calls on the kernel.
+const LIBWEBRTC_SETUP: Span = Span::from_millis(43);
 
 /// A congestion control for media.
 pub trait MediaController: Send {
@@ -88,13 +87,17 @@ pub trait MediaOptions: Described {
     fn repair(&self) -> Repair {
         Repair::None
     }
+    /// Whether it is the model of what libwebrtc has, and is used in a call as by libwebrtc.
+    fn is_libwebrtc(&self) -> bool {
+        false
+    }
     /// The encoder that it is used with where the flow does not say.
     fn encoder(&self) -> EncoderModel {
-        EncoderModel::Even
+        if self.is_libwebrtc() { EncoderModel::Vp8 } else { EncoderModel::Even }
     }
     /// From the flow's start to the first frame where the flow does not say, on a path of this round trip.
-    fn setup(&self, _rtt: Span) -> Span {
-        Span::ZERO
+    fn setup(&self, rtt: Span) -> Span {
+        if self.is_libwebrtc() { rtt * 4 + LIBWEBRTC_SETUP } else { Span::ZERO }
     }
     /// `ecn`: what its packets carry.
     fn build(&self, rates: Rates, ecn: Ecn) -> Box<dyn MediaController>;

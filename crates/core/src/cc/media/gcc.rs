@@ -19,8 +19,7 @@ use skip::Skipping;
 use throughput::Throughput;
 
 use super::{
-    Cluster, EncoderModel, Fate, FrameState, MediaController, MediaOptions, RTP, Rates, Repair,
-    Report, Reports, libwebrtc_setup,
+    Cluster, Fate, FrameState, MediaController, MediaOptions, RTP, Rates, Repair, Report, Reports,
 };
 use crate::cc::Role;
 use crate::ecn::Ecn;
@@ -129,14 +128,11 @@ impl MediaOptions for Options {
     const ROLE: Option<Role> = Some(Role::Classic);
     const LOOK: u8 = 1;
     const REPORTS: Reports = Reports::every(Span::from_millis(50));
+    fn is_libwebrtc(&self) -> bool {
+        self.loss == LossRule::Libwebrtc
+    }
     fn repair(&self) -> Repair {
-        if self.loss == LossRule::Libwebrtc { Repair::NackFec } else { Repair::None }
-    }
-    fn encoder(&self) -> EncoderModel {
-        if self.loss == LossRule::Libwebrtc { EncoderModel::Vp8 } else { EncoderModel::Even }
-    }
-    fn setup(&self, rtt: Span) -> Span {
-        if self.loss == LossRule::Libwebrtc { libwebrtc_setup(rtt) } else { Span::ZERO }
+        if self.is_libwebrtc() { Repair::NackFec } else { Repair::None }
     }
     fn build(&self, rates: Rates, _ecn: Ecn) -> Box<dyn MediaController> {
         Box::new(Gcc::new(self.clone(), rates))

@@ -12,10 +12,7 @@ use std::collections::VecDeque;
 
 use libwebrtc::Libwebrtc;
 
-use super::{
-    EncoderModel, FrameState, MediaController, MediaOptions, Rates, Repair, Report, Reports,
-    libwebrtc_setup,
-};
+use super::{FrameState, MediaController, MediaOptions, Rates, Repair, Report, Reports};
 use crate::cc::Role;
 use crate::ecn::Ecn;
 use crate::params::kinds::{Spec, any_time, choice, params, real, size, some_time, switch};
@@ -169,27 +166,18 @@ impl Described for Options {
     }
 }
 
-impl Options {
-    fn is_libwebrtc(&self) -> bool {
-        self.variant == "libwebrtc"
-    }
-}
-
 impl MediaOptions for Options {
     const ROLE: Option<Role> = Some(Role::Scalable);
     const LOOK: u8 = 1;
     const ECN: Ecn = Ecn::Ect1;
+    fn is_libwebrtc(&self) -> bool {
+        self.variant == "libwebrtc"
+    }
     fn reports(&self) -> Reports {
         if self.is_libwebrtc() { Reports::LIBWEBRTC } else { Self::REPORTS }
     }
     fn repair(&self) -> Repair {
         if self.is_libwebrtc() { Repair::Nack } else { Repair::None }
-    }
-    fn encoder(&self) -> EncoderModel {
-        if self.is_libwebrtc() { EncoderModel::Vp8 } else { EncoderModel::Even }
-    }
-    fn setup(&self, rtt: Span) -> Span {
-        if self.is_libwebrtc() { libwebrtc_setup(rtt) } else { Span::ZERO }
     }
     fn build(&self, rates: Rates, ecn: Ecn) -> Box<dyn MediaController> {
         if self.is_libwebrtc() {
