@@ -19,6 +19,11 @@ use std::time::{Duration, Instant};
 use l4slab_core::scenario::Run;
 use l4slab_core::sim::Simulation;
 
+/// The allocator of the Python package, without the options that bound its memory there.
+#[cfg(target_os = "linux")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const ROUNDS: usize = 5;
 
 struct Scenario {

@@ -1,6 +1,8 @@
 //! The Python module `l4slab._core`: JSON in, rows and columns out. Nothing is computed here.
 
 mod bottleneck;
+#[cfg(target_os = "linux")]
+mod memory;
 mod own;
 mod steps;
 
@@ -383,6 +385,8 @@ fn source_hash() -> &'static str {
 
 #[pymodule]
 fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    #[cfg(target_os = "linux")]
+    memory::set_options();
     m.add_function(wrap_pyfunction!(simulate, m)?)?;
     m.add_class::<Live>()?;
     m.add_function(wrap_pyfunction!(gauges, m)?)?;
