@@ -12,6 +12,8 @@ const EDGE = { left: 46, right: 12, top: 8, bottom: 22 };
 /** Above a strip: the flow's name and what became of its frames. */
 const TITLE = 18;
 const LATE: Look = { colour: INK, dash: [], marker: "square" };
+/** The height of a line of text. */
+const LINE = 12;
 /** A strip shows so many times the deadline at least. */
 const LEAST_OF_DEADLINE = 1.5;
 
@@ -113,7 +115,8 @@ export class Frames implements Drawn {
     to.stroke();
     to.fillStyle = theme.dim;
     to.textAlign = "right";
-    to.fillText(figures(deadline_ms), EDGE.left - 5, yOf(deadline_ms) + 4);
+    // It stays clear of the zero, whose line may be a few pixels below.
+    to.fillText(figures(deadline_ms), EDGE.left - 5, Math.min(yOf(deadline_ms) + 4, top + height - LINE));
     to.fillText("0", EDGE.left - 5, top + height);
     to.textAlign = "left";
     to.fillStyle = theme.ink;
