@@ -98,6 +98,12 @@ MISTAKES = {
     "two sources of losses": ("ac80 mcs 7", "ac80 snr 20 per 0.1", ["per", "0.1", "losses follow from snr"]),
     "a variation of nothing": ("ac80 mcs 7", "ac80 sd 3", ["sd", "3", "it needs snr"]),
     "a shared word of a station": ("mcs 1 per 0.05", "retry 2", ["station.far", "retry", "may differ in nss, mcs"]),
+    "a rate in bytes": ('"wifi ac80 mcs 7"', '"leo down 10mbps"', ["link.home.medium", "down", "10mbps", "10mbit"]),
+    "a station that no flow has": (
+        "[link.home.station.far]",
+        "[link.home.station.fra]",
+        ["link.home", "station.fra", 'did you mean "far"'],
+    ),
     "a station of a wire": ("[link.home.station.far]", "[link.wan.station.far]", ["link.wan", "station", "medium"]),
     "classes": ('"fq_codel target 20ms"', '"prio"', ["link.home.qdisc", "prio", "holds classes"]),
     "a rate that changes": (
@@ -142,10 +148,10 @@ def test_mistakes(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str])
 
 
 def test_no_kernel_has_media(tmp_path: Path) -> None:
-    run = described(
-        written(
-            tmp_path, FILE.replace('station = "far"\n', "").replace('"link.home.station.far.medium" = "mcs 0"\n', "")
-        )
-    )
+    of_stations = ('[link.home.station.far]\nmedium = "mcs 1 per 0.05"\n', 'station = "far"\n')
+    text = FILE.replace('"link.home.station.far.medium" = "mcs 0"\n', "")
+    for words in of_stations:
+        text = text.replace(words, "")
+    run = described(written(tmp_path, text))
     with pytest.raises(ValueError, match='link "home": no kernel has the medium wifi in virtual time'):
         LinuxEngine().check(run)

@@ -170,6 +170,10 @@ class Resolver:
             if flow["stop_ns"] is not None and flow["stop_ns"] >= duration_ns:
                 # A program is ended then, a flow is as if it went on.
                 flow["stop_ns"] = duration_ns if flow["kind"] == "program" else None
+        for name, link in links.items():
+            for station in link.get("stations", {}):
+                if (unknown := _no_station(station, flows)) is not None:
+                    raise Problem(("link", name), f"station.{station}", unknown)
         impairs = {name: _impair(name, raw, names) for name, raw in document["impair"].items()}
         timed = []
         for number, raw in enumerate(document["at"], start=1):
@@ -429,6 +433,15 @@ def _states(flow: run.Flow) -> tuple[str, list[str], str]:
     return cc, next((list(one["states"]) for one in _core.controllers() if one["name"] == cc), []), having
 
 
+def _no_station(station: str, flows: Mapping[str, run.Flow]) -> str | None:
+    """The mistake in a name of a station that no flow has, or None."""
+    known = sorted({of for flow in flows.values() if (of := flow.get("station")) is not None})
+    if station in known:
+        return None
+    fix = suggest(station, known) if known else f"give one station = {show(station)}"
+    return f"names no station {show(station)} that a flow has; {fix}"
+
+
 def _changes(
     time_ns: int,
     raw: Keys,
@@ -456,11 +469,8 @@ def _changes(
             case ["link", name, "medium"] if name in links and "medium" in links[name]:
                 settings.setdefault(("link", name), {})["medium"] = value
             case ["link", name, "station", station, "medium"] if name in links and "medium" in links[name]:
-                known = sorted({of for flow in flows.values() if (of := flow.get("station")) is not None})
-                if station not in known:
-                    text = f"= {show(value)} names no station {show(station)} that a flow has"
-                    fix = suggest(station, known) if known else f"give one station = {show(station)}"
-                    raise Problem(place, key, f"{text}; {fix}")
+                if (unknown := _no_station(station, flows)) is not None:
+                    raise Problem(place, key, f"= {show(value)} {unknown}")
                 settings.setdefault(("link", name), {})
                 of_stations.setdefault(name, {})[station] = value
             case ["link" | "flow" as kind, name, setting] if name in (links if kind == "link" else flows):

@@ -96,11 +96,33 @@ pub struct MediumInfo {
 pub fn parse(text: &str) -> Result<MediumConfig, Refused> {
     let mut words = text.split_whitespace();
     let (name, word) = name_of(words.next().unwrap_or_default());
+    if let Some(entry) = listing().into_iter().find(|entry| entry.info.name == name) {
+        refuse_bytes(entry.info.name, text)?;
+    }
     parse_named(name, word.into_iter().chain(words)).unwrap_or_else(|| {
         let names = listing().into_iter().map(|entry| entry.info.name);
         let hint = params::hint(name, names, "the media are");
         Err(Refused::UnknownName { what: "medium", name: name.to_owned(), hint })
     })
+}
+
+/// No `tc` reads these words, to which `mbps` is a million bytes per second. Elsewhere it is a million bits.
+fn refuse_bytes(owner: &'static str, words: &str) -> Result<(), Refused> {
+    let words: Vec<_> = words.split_whitespace().collect();
+    let is_bytes =
+        |word: &str| word.starts_with(|c: char| c.is_ascii_digit()) && word.ends_with("bps");
+    match words.windows(2).find(|pair| is_bytes(&pair[1].to_lowercase())) {
+        None => Ok(()),
+        Some(pair) => Err(Refused::BadValue {
+            owner,
+            keyword: pair[0].to_owned(),
+            value: pair[1].to_owned(),
+            fix: format!(
+                "write bits per second, such as {}",
+                pair[1].to_lowercase().replace("bps", "bit")
+            ),
+        }),
+    }
 }
 
 /// The name that a first word stands for, and a further word.
@@ -125,6 +147,7 @@ impl MediumConfig {
             let (keyword, value) = ("medium".to_owned(), name.to_owned());
             return Err(Refused::BadValue { owner: self.name(), keyword, value, fix });
         }
+        refuse_bytes(self.name(), text)?;
         self.changed(&word.into_iter().chain(words).collect::<Vec<_>>().join(" "))
     }
     /// A station of it that runs, changed by these words.
@@ -147,6 +170,7 @@ impl MediumConfig {
         self.differing(words)
     }
     fn check_of_station(&self, words: &str) -> Result<(), Refused> {
+        refuse_bytes(self.name(), words)?;
         let valid = self.of_stations();
         let entry = listing().into_iter().find(|entry| entry.info.name == self.name());
         let parameters = entry.map(|entry| entry.info.parameters).unwrap_or_default();
@@ -258,3 +282,18 @@ macro_rules! media {
     };
 }
 use media;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_bits_per_second() {
+        let message = parse("leo down 280Mbps up 19mbit").unwrap_err().to_string();
+        assert_eq!(
+            message,
+            "leo: down \"280Mbps\" is refused; write bits per second, such as 280mbit"
+        );
+        assert!(parse("leo down 280mbit up 19mbit").unwrap().change("leo down 10mbps").is_err());
+    }
+}
