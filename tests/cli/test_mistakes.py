@@ -115,6 +115,11 @@ CHANGED = {
         ('rtt = "10ms"', 'rtt = "10ms"\npath = ["bottleneck", "bottleneck"]'),
         ["path", "twice", "once"],
     ),
+    "jitter too long": (
+        ('duration = "1s"', 'duration = "1s"\nstart_jitter = "1s"'),
+        ["start_jitter", '"1s"', "duration", "shorten"],
+    ),
+    "a sign twice": (('duration = "1s"', 'duration = = "1s"'), ["line", "correct the line"]),
     "warmup too long": (
         ('duration = "1s"', 'duration = "1s"\nwarmup = "1s"'),
         ["warmup", '"1s"', "duration", "shorten"],

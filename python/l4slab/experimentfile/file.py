@@ -199,7 +199,7 @@ def _toml_remedy(text: str, error: str) -> str:
         return f"write [[{twice[1]}]] each time, not [{twice[1]}]"
     if re.fullmatch(r"""[^"'#]*=\s*(?:"[^"']*|'[^"']*)""", line):
         return f"close the quote, such as {line.strip()}{line[line.index('=') + 1 :].strip()[0]}"
-    if (value := re.fullmatch(r"\s*[\w.\"*-]+\s*=\s*([^\"'\[{\s][^\"'#]*?)\s*(?:#.*)?", line)) is not None:
+    if (value := re.fullmatch(r"\s*[\w.\"*-]+\s*=\s*([^=\"'\[{\s][^\"'#]*?)\s*(?:#.*)?", line)) is not None:
         return f'text and quantities stand in quotes, "{value[1]}"'
     if re.fullmatch(r"\s*\w+\s*:.*", line):
         return "write key = value"

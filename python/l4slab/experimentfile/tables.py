@@ -135,6 +135,9 @@ class Top(Table):
         if TIME.parse(self.warmup) >= duration:
             text = f"= {show(raw['warmup'])} is not shorter than duration = {show(raw['duration'])}"
             return "warmup", f"{text}; shorten the warmup or lengthen the duration"
+        if "start_jitter" in raw and TIME.parse(self.start_jitter) >= duration:
+            text = f"= {show(raw['start_jitter'])} is not shorter than duration = {show(raw['duration'])}"
+            return "start_jitter", f"{text}; flows would start after the end, so shorten it"
         if "sample" in raw and TIME.parse(self.sample) > duration:
             text = f"= {show(raw['sample'])} is longer than duration = {show(raw['duration'])}"
             return "sample", f"{text}; sample more often"
