@@ -180,6 +180,8 @@ def test_scenarios_drawn_at_random_are_cases(tmp_path: Path) -> None:
         (["--junit", ""], "--junit is empty"),
         (["--summary", ""], "--summary is empty"),
         (["--junit", "."], "--junit . is a folder; give the name of a file in it"),
+        (["--junit", "x.toml"], "--junit x.toml exists and is no file that this option writes; name another one"),
+        (["--summary", "x.toml"], "--summary x.toml exists"),
         (["--summary", "x.toml/y.md"], "x.toml/y.md: cannot be written"),
         (["--summary", "s.md", "--dry-run"], "--dry-run gives no verdicts; leave --junit and --summary out"),
     ],

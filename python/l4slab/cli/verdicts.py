@@ -26,6 +26,8 @@ Status = Literal["fail", "error", "pass", "undecided", "skipped"]
 _WORDS: dict[Status, str] = {
     "fail": "failed", "error": "error", "pass": "passed", "undecided": "undecided", "skipped": "skipped",
 }  # fmt: skip
+# Files that people write, and those of results folders: verdicts never overwrite them.
+_NOT_OURS = {".c", ".csv", ".html", ".ipynb", ".parquet", ".py", ".rs", ".toml"}
 _ROWS = 40  # of a table in the summary, which GitHub limits to 1 MiB
 _WORST = 3
 
@@ -126,6 +128,8 @@ def writable(**option: str | None) -> Path | None:
     file = Path(given)
     if file.is_dir():
         raise InputError(f"{file} is a folder; give the name of a file in it", key=f"--{name}")
+    if file.suffix in _NOT_OURS and file.exists():
+        raise InputError(f"{file} exists and is no file that this option writes; name another one", key=f"--{name}")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
