@@ -128,6 +128,7 @@ def test_three_lists_are_counted_apart(tmp_path: Path, capsys: pytest.CaptureFix
         claim("select true", name="said"),
         claim("select false", name="not-found"),
         claim("select null", name="undecided"),
+        claim("select range > 0 from range(2)", name="two-rows"),
         claim("select false", "expect = false", name="refuted"),
         claim("select true", "expect = false", name="not-refuted"),
         claim("select true", 'kind = "found"\nbeside = "not-found"', name="instead"),
@@ -137,7 +138,7 @@ def test_three_lists_are_counted_apart(tmp_path: Path, capsys: pytest.CaptureFix
     told = capsys.readouterr().out
     found = claims.tally(pl.read_parquet(tmp_path / "out" / "claims.parquet"))
     assert [counted.text for counted in found] == [
-        "1 of 3 statements of the study reproduced; 1 not; 1 undecided",
+        "1 of 4 statements of the study reproduced; 1 not; 1 undecided; 1 error",
         "1 of 2 disputed statements refuted; 1 not",
         "1 of 1 own findings hold",
         "1 of 1 claims hold",

@@ -23,6 +23,7 @@ from pydantic import Field
 from l4slab.base import frames, metrics
 from l4slab.base.errors import InputError, one_line, suggest
 from l4slab.base.hints import in_words, unmatched, unquoted
+from l4slab.base.numbers import counted
 from l4slab.base.values import Keys, Row, Value
 from l4slab.experimentfile import Experiment, Table, show
 from l4slab.sweep import Plan, columns_of, levels_of, sql_reason
@@ -104,7 +105,7 @@ class Claim(Table):
 
 @dataclass(frozen=True)
 class Tally:
-    """How the claims of one list came out: as expected, to the contrary, or neither.
+    """How the claims of one list came out: as expected, to the contrary, undecided, or with an error in the query.
 
     Requirements that do not apply are counted apart from all others.
     """
@@ -113,14 +114,16 @@ class Tally:
     expected: int
     contrary: int
     undecided: int
+    errors: int = 0
     not_applicable: int = 0
 
     @property
     def text(self) -> str:
         """The count in words."""
-        total = self.expected + self.contrary + self.undecided
+        total = self.expected + self.contrary + self.undecided + self.errors
         others = [f"{self.contrary} not"] if self.contrary else []
         others += [f"{self.undecided} undecided"] if self.undecided else []
+        others += [counted(self.errors, "error")] if self.errors else []
         others += [f"{self.not_applicable} not applicable"] if self.not_applicable else []
         return "; ".join([_COUNTED[self.kind].format(self.expected, total), *others])
 
@@ -130,6 +133,7 @@ def tally(claims: pl.DataFrame) -> list[Tally]:
     counts = claims.group_by("kind").agg(
         as_expected().sum().alias("expected"),
         pl.col("verdict").is_in(["holds", "fails"]).sum().alias("decided"),
+        (pl.col("verdict") == "error").sum().alias("errors"),
         is_applicable().sum().alias("len"),
         (~is_applicable()).sum().alias("not_applicable"),
     )
@@ -139,7 +143,8 @@ def tally(claims: pl.DataFrame) -> list[Tally]:
             kind,
             row["expected"],
             row["decided"] - row["expected"],
-            row["len"] - row["decided"],
+            row["len"] - row["decided"] - row["errors"],
+            row["errors"],
             row["not_applicable"],
         )
         for kind in KINDS
