@@ -150,7 +150,9 @@ def test_a_campaign_interrupted_after_its_runs_says_that_they_are_kept(
     with monkeypatch.context() as patched:
         patched.setattr(campaign, "_finish", stop)
         assert main(["run", str(file), "--out", str(tmp_path / "out")]) == 130
-    said = "interrupted with 0 runs to go; finished runs are kept, and the same command does the rest"
+    said = (
+        "interrupted after the last run, before the report; finished runs are kept, and the same command does the rest"
+    )
     assert said in capsys.readouterr().err
     assert main(["run", str(file), "--out", str(tmp_path / "out")]) == 0
     assert "not repeated" in capsys.readouterr().err

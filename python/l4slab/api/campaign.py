@@ -32,7 +32,7 @@ from l4slab.experimentfile import Experiment, references, show
 from l4slab.results import bars, claims, figures, published
 from l4slab.sweep import Plan, Run, UnknownNameError, Where
 
-LEFT_OUT = "finished runs that no experiment file describes any more, or of another build of l4slab, are left out"
+LEFT_OUT = "that no experiment file describes any more, or of another build of l4slab: left out"
 # Combinations that are expanded without a word, and the time for one.
 _MANY = 50_000
 _EXPANDED_S = 100e-6
@@ -246,9 +246,8 @@ def _run_in_store(
     except KeyboardInterrupt:
         store.flush()
         left = len({run.id for run in todo} - store.finished())
-        raise Interrupted(
-            f"interrupted with {counted(left, 'run')} to go; finished runs are kept, and the same command does the rest"
-        ) from None
+        to_go = f"with {counted(left, 'run')} to go" if left else "after the last run, before the report"
+        raise Interrupted(f"interrupted {to_go}; finished runs are kept, and the same command does the rest") from None
     except ClusterError:
         store.flush()
         raise
@@ -289,7 +288,9 @@ def _finished(store: Store, plans: list[Plan], console: Console | None) -> list[
     store.publish()
     if not unused:
         return []
-    return [f"{unused} {LEFT_OUT} of the tables; they are kept in {store.place}/parts."]
+    return [
+        f"{counted(unused, 'finished run', 'finished runs')} {LEFT_OUT} of the tables, kept in {store.place}/parts."
+    ]
 
 
 def left_to_do(plans: Sequence[Plan], out: Path | str | None = None) -> list[Run]:

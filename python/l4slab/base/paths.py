@@ -79,7 +79,9 @@ def told(error: OSError, folder: Path | str) -> L4slabError:
             kept = "finished runs are kept: raise the limit of the shell (ulimit -f) and give the same command again"
         return StoreError(f"{folder}: {error.strerror}; {kept}")
     place = error.filename2 or error.filename or folder
-    return InputError(f"{_reason(error)}; move it away, or give another folder", file=place)
+    # What is missing cannot be moved.
+    remedy = "give another folder" if error.errno == errno.ENOENT else "move it away, or give another folder"
+    return InputError(f"{_reason(error)}; {remedy}", file=place)
 
 
 def unwritable(file: Path, error: OSError) -> InputError:

@@ -233,7 +233,11 @@ def _link(row: Mapping[str, float | None], rates: Sequence[float] | None) -> str
         longest = f"the longest wait in its queue was {number(row['sojourn_ms_max'], 'ms')} ms"
         told.append(longest if row["sojourn_ms_max"] >= NO_DELAY_MS else "nothing waited in its queue")
     if row["drop_pct"] is not None:
-        dropped = "dropped nothing" if not row["drop_pct"] else f"dropped {number(row['drop_pct'])} % of what arrived"
+        dropped = (
+            "dropped nothing in the measured time"
+            if not row["drop_pct"]
+            else f"dropped {number(row['drop_pct'])} % of what arrived"
+        )
         told.append(f"it {dropped}")
     return "; ".join(told) + "."
 
