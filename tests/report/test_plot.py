@@ -5,7 +5,7 @@ import warnings
 
 import polars as pl
 import pytest
-from l4slab import plot
+from l4slab import InputError, plot
 from matplotlib.colors import to_rgb
 
 
@@ -285,3 +285,5 @@ def test_delays_are_the_sums_of_the_trials() -> None:
     looks = plot.looks({"a": "prague", "b": "cubic"})
     assert [line.get_color() for line in below.lines] == [looks["a"].colour, looks["b"].colour]
     assert plot.delays(pl.DataFrame(rows), quantity="completion_ms") is None
+    with pytest.raises(InputError, match='quantity = "rtt" has no distribution; did you mean "rtt_ms"'):
+        plot.delays(pl.DataFrame(rows), quantity="rtt")

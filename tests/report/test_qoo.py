@@ -45,3 +45,5 @@ def test_mistakes_are_sentences() -> None:
         qoo(flows, "call")
     with pytest.raises(InputError, match=r"percentile 99\.9"):
         score(NEEDS, {99: 1.0}, 0, 10)
+    with pytest.raises(InputError, match=r"latency\[50\] = \(100, 30\) .* put the smaller number first"):
+        Requirement({50: (100, 30)}, (1, 5), 0.1)

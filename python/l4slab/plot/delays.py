@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator
 
+from l4slab.base.errors import InputError, suggest
 from l4slab.plot.distributions import NAMES, distribution, ends_of, points_of
 from l4slab.plot.roles import Look, looks
 from l4slab.plot.style import BEHIND, DIM, WIDTH_IN, Figure, legend, plain_log, styled
@@ -28,8 +29,10 @@ def delays(
 
     `histograms` has the rows of one case, whose trials add up; with a column `panel`, of several cases, a row of
     panels for each. `quantity` is one of that table. The tail, on a log axis, is drawn down to one of 10 000, or to
-    what a flow has. `flows` as in `time_series`. None without data.
+    what a flow has. `flows` as in `time_series`. None without data. Raises InputError for an unknown quantity.
     """
+    if quantity not in NAMES:
+        raise InputError(f'= "{quantity}" has no distribution; {suggest(quantity, NAMES)}', key="quantity")
     rows = histograms.filter(pl.col("flow").is_not_null(), quantity=quantity)
     if rows.is_empty():
         return None

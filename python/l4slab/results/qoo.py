@@ -29,6 +29,14 @@ class Requirement:
     least_mbps: float
     measured: Literal["frame_ms", "rtt_ms"] = "frame_ms"
 
+    def __post_init__(self) -> None:
+        """Raises InputError where the optimal value is not the smaller one."""
+        pairs = {f"latency[{percentile:g}]": pair for percentile, pair in self.latency.items()} | {"loss": self.loss}
+        for key, (best, worst) in pairs.items():
+            if not best < worst:
+                text = f"= ({best:g}, {worst:g}) is to be (optimal, unusable); put the smaller number first"
+                raise InputError(text, key=key)
+
 
 REQUIREMENTS = {
     "call": Requirement({95: (100, 300), 99: (150, 400)}, (1, 5), 0.5),
