@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import l4slab
 import polars as pl
 import pytest
 from l4slab import experimentfile, sweep
@@ -63,6 +64,30 @@ def thousand(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.setattr(runs, "MAX_EMBEDDED_ROWS", 0)
         patch.setattr(grids, "MAX_EMBEDDED_BYTES", 0)
         return write_report(place / "out", {"x": plan})
+
+
+CLAIMS = """
+[[claim]]
+id = "not-there"
+source = "a paper"
+says = "The first words of this statement stand beside the verdict, and not below it."
+sql = "select rate_mbps > 100 from flows"
+[[claim]]
+id = "there"
+source = "a paper"
+says = "This one is found."
+sql = "select rate_mbps < 100 from flows"
+"""
+
+
+@pytest.fixture(scope="module")
+def claims(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The report of one run with two statements, one of which is not found."""
+    place = tmp_path_factory.mktemp("claims")
+    file = place / "x.toml"
+    file.write_text(FILE.format(levels="1").replace("trials = 2", "trials = 1") + CLAIMS)
+    l4slab.run(file, out=place / "out")
+    return write_report(place / "out")
 
 
 @pytest.fixture(scope="module")
@@ -171,3 +196,17 @@ def test_a_run_whose_file_is_gone_says_so(thousand: Path, visit: Any) -> None:
     page.evaluate("location.hash = 'run=ffffffffffffffff'")
     page.wait_for_function("document.getElementById('run-note').textContent.includes('cannot be opened')")
     assert "/ffffffffffffffff.js is not beside this page" in page.locator("#run-note").inner_text()
+
+
+@pytest.mark.parametrize("viewport", [DESK, {"width": 700, "height": 900}, PHONE], ids=["desk", "tablet", "phone"])
+def test_a_verdict_covers_no_word_of_its_statement(viewport: dict[str, int], claims: Path, visit: Any) -> None:
+    page = visit(claims, viewport)
+    page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+    pairs = [
+        [part.bounding_box() for part in (row.locator(".badge"), row.locator("> span:last-child"))]
+        for row in page.locator(".claim > summary").all()
+    ]
+    assert len(pairs) == 2
+    for badge, words in pairs:
+        assert badge["x"] + badge["width"] <= words["x"] or badge["y"] + badge["height"] <= words["y"]
+    assert len({words["x"] for _, words in pairs}) == 1
