@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from pathlib import Path
+from urllib.parse import unquote
 from xml.etree import ElementTree
 
 import l4slab
@@ -13,6 +14,7 @@ import pytest
 from l4slab import experimentfile, sweep
 from l4slab.base.errors import InputError
 from l4slab.cli import main
+from l4slab.engines.contract import file_name
 from l4slab.live import page as live
 from l4slab.report import grids, runs, setup, write_report
 from matplotlib.image import imread
@@ -123,9 +125,15 @@ def test_captures_can_be_fetched_from_the_run(results: l4slab.Results) -> None:
     (run, *_) = results.flows["run"]
     captures = results.folder / "captures" / run
     captures.mkdir(parents=True, exist_ok=True)
-    (captures / "a.pcapng").touch()
+    names = ["50 % of it, for me.pcapng", "a.pcapng"]
+    files = [captures / f"{file_name(name.removesuffix('.pcapng'))}.pcapng" for name in names]
+    for file in files:
+        file.touch()
     write_report(results.folder)
-    assert Report(results.folder).index["files"] == {run: [["a.pcapng", f"captures/{run}/a.pcapng"]]}
+    links = Report(results.folder).index["files"][run]
+    assert [name for name, _ in links] == names
+    # As a browser follows them.
+    assert [results.folder / unquote(address) for _, address in links] == files
 
 
 def test_a_missing_column_is_told_before_anything_runs(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, TypedDict
+from urllib.parse import quote, unquote
 
 import polars as pl
 from polars import selectors as cs
@@ -119,11 +120,12 @@ def form() -> str:
 
 
 def other_files(folder: Folder) -> dict[str, list[tuple[str, str]]]:
-    """Names and addresses of a run's other files: captures, and the final statistics of a kernel's queues."""
+    """Readable names and addresses of a run's other files: captures, and the final statistics of a kernel's queues."""
     found = {}
     for run in folder.run_ids:
         captures = sorted((folder.folder / "captures" / run).glob("*.pcap*"))
-        files = [(file.name, f"captures/{run}/{file.name}") for file in captures]
+        # The engines quote a flow's name in that of its file, and an address quotes once more.
+        files = [(unquote(file.name), f"captures/{quote(run)}/{quote(file.name)}") for file in captures]
         if (folder.folder / "lab" / run / "teardown.txt").is_file():
             files.append(("teardown.txt", f"lab/{run}/teardown.txt"))
         if files:
