@@ -1,5 +1,6 @@
 """Figures show what is in the tables."""
 
+import itertools
 import re
 import warnings
 
@@ -235,6 +236,46 @@ def test_the_overview_has_a_row_per_flow(page) -> None:
     assert drawn == {round(float(x), 6) for x in page["flows"].filter(experiment="B")["sojourn_ms_mean"].unique()}
     assert max(bar.get_width() for bar in signals.patches) == pytest.approx(6.1)
     assert plot.overview(page["flows"].clear()) is None
+
+
+def test_a_delay_is_written_as_it_is_and_drawn_where_a_log_axis_begins(page) -> None:
+    flows = page["flows"].filter(experiment="B", trial=1)
+
+    def texts(mean: float, p99: float) -> tuple[list[str], list[float]]:
+        one = flows.with_columns(sojourn_ms_mean=pl.lit(mean), sojourn_ms_p99=pl.lit(p99)).head(1)
+        delay = plot.overview(one).axes[1]
+        return [text.get_text() for text in delay.texts], [float(x) for line in delay.lines for x in line.get_xdata()]
+
+    assert texts(0.0003, 5.0) == (["< 0.01 … 5"], [5, 0.01])
+    assert texts(0.02, 5.0) == (["0.02 … 5"], [5, 0.02])
+    assert texts(0.0003, 0.002) == (["none"], [0.01, 0.01])
+    # A few packets of many may have all of the delay.
+    assert texts(0.3, 0.002) == (["0.3 … < 0.01"], [0.01, 0.3])
+
+
+def test_panels_of_an_overview_have_room_for_their_titles(page) -> None:
+    flows = page["flows"].filter(experiment="B")
+    name = "a very long flow name with spaces, of which there is no end"
+    more = {"completion_ms_p50": 3874.0, "completion_ms_p99": 15974.0, "frame_ms_p50": 16.0, "frame_ms_p99": 900.0}
+    counts = {"transfers": 100, "unfinished": 1121}
+    wide = flows.with_columns(
+        *(pl.lit(value).alias(column) for column, value in (more | counts).items()),
+        flow=pl.when(flow="cubic").then(pl.lit(name)).otherwise("flow"),
+    )
+    figure = plot.overview(wide, capacities=[{name: 50.0}])
+    assert [axis.get_title(loc="left") for axis in figure.axes] == [
+        "rate\n(Mb/s)", "queue delay\n(ms)", "completion\n(ms)", "frame latency\n(ms)", "CE / dropped\n(%)",
+    ]  # fmt: skip
+    plot.to_svg(figure)
+    figure.draw_without_rendering()
+    titles = [axis._left_title.get_window_extent() for axis in figure.axes]
+    assert all(left.x1 < right.x0 for left, right in itertools.pairwise(titles))
+    assert titles[-1].x1 <= figure.bbox.x1
+    assert figure.axes[0].get_yticklabels()[0].get_window_extent().x0 >= 0
+    legend = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert "mean (completion, frame latency: median), up to P99" in legend
+    frames = plot.overview(wide.drop("transfers", "unfinished", "completion_ms_p50", "completion_ms_p99"))
+    assert "mean (frame latency: median), up to P99" in [text.get_text() for text in frames.legends[0].get_texts()]
 
 
 def test_what_a_case_is_called_takes_no_room_from_the_panels(page) -> None:

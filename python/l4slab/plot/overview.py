@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -18,6 +18,8 @@ from l4slab.plot.style import BEHIND, DIM, GRID, WIDTH_IN, Figure, legend, plain
 
 _ROW_IN = 0.26
 _BAR = 0.72
+# Letters of a line of a flow's name.
+_NAME = 24
 # From this ratio of the longest to the shortest delay on, a linear axis would hide the short one.
 _LOG_FROM = 30.0
 
@@ -35,7 +37,8 @@ def overview(
     `labels` name them. Bars are means of the trials; a thin line is their range (of the rate). A dashed line is the
     capacity (Mb/s) of each flow's path, if `capacities` has it for the case. The delay is drawn from the mean (marker)
     to P99 (end of the line), on a log axis if delays differ much. Completion times and frames are drawn from the median
-    to P99, and a text gives the number of unfinished transfers. Flows without a delay have no mark. None without data.
+    to P99, and a text gives the number of unfinished transfers. A delay that is too short for the axis stands at its
+    end, and the text says so. Flows without a delay have no mark. None without data.
     """
     cases = cases if cases is not None else [{"experiment": e} for e in flows["experiment"].unique(maintain_order=True)]
     labels = labels if labels is not None else [", ".join(map(str, case.values())) for case in cases]
@@ -44,11 +47,11 @@ def overview(
         return None
     rate = "rate_mbps" if flows["rate_mbps"].count() else "goodput_mbps"
     look = looks({str(name): cc for name, cc in flows.select("flow", "cc").unique("flow", maintain_order=True).rows()})
-    times = {"queue delay (ms)": ("sojourn_ms_mean", "sojourn_ms_p99")}
+    times = {"queue delay": ("sojourn_ms_mean", "sojourn_ms_p99")}
     if any(name in flows.columns and flows[name].sum() for name in ("transfers", "unfinished")):
-        times["completion (ms)"] = ("completion_ms_p50", "completion_ms_p99")
+        times["completion"] = ("completion_ms_p50", "completion_ms_p99")
     if "frame_ms_p50" in flows.columns and flows["frame_ms_p50"].count():
-        times["frame latency (ms)"] = ("frame_ms_p50", "frame_ms_p99")
+        times["frame latency"] = ("frame_ms_p50", "frame_ms_p99")
     ticks: list[tuple[float, str]] = []
     y = 0.0
     with styled():
@@ -66,7 +69,7 @@ def overview(
             for name in mine["flow"].unique(maintain_order=True):
                 one = mine.filter(pl.col("flow") == name)
                 count = int(one["count"][0] or 1)
-                ticks.append((y, f"{name} × {count}" if count > 1 else str(name)))
+                ticks.append((y, _in_two_lines(f"{name} × {count}" if count > 1 else str(name))))
                 if (limit := capacity.get(str(name))) is not None:
                     axes[0].vlines(limit, y - 0.5, y + 0.5, color=INK, linewidth=1, linestyle=(0, (4, 2)))
                 _rate(axes[0], one[rate].drop_nulls(), y, look[str(name)])
@@ -75,10 +78,21 @@ def overview(
                 _signals(axes[-1], one, y, look[str(name)])
                 y += 1
             y += 0.35 * (len(cases) > 1)
-        figure.set_size_inches(WIDTH_IN, 0.95 + _ROW_IN * y)
-        _axes(axes, list(times), y, ticks)
-        legend(figure, _handles(len(times) > 1)[0 if any(capacities or ()) else 1 :])
+        narrow = len(times) > 1
+        figure.set_size_inches(WIDTH_IN, 0.95 + 0.15 * narrow + _ROW_IN * y)
+        _axes(axes, [("\n" if narrow else " ").join(title) for title in _titles(times)], y, ticks)
+        legend(figure, _handles(list(times)[1:])[0 if any(capacities or ()) else 1 :])
     return figure
+
+
+def _titles(times: Iterable[str]) -> list[tuple[str, str]]:
+    """Names and units of the panels."""
+    return [("rate", "(Mb/s)"), *((name, "(ms)") for name in times), ("CE / dropped", "(%)")]
+
+
+def _in_two_lines(name: str) -> str:
+    """A name that leaves room for the panels; the height of a row is two small lines."""
+    return "\n".join(textwrap.wrap(name, _NAME, max_lines=2, placeholder=" …"))
 
 
 def _of_case(table: pl.DataFrame, case: Mapping[str, Cell]) -> pl.DataFrame:
@@ -98,18 +112,23 @@ def _rate(axis: Axes, values: pl.Series, y: float, look: Look) -> None:
 def _delay(axis: Axes, rows: pl.DataFrame, columns: tuple[str, str], y: float, look: Look) -> None:
     mean, p99 = (rows[name].mean() for name in columns)
     left = float(rows["unfinished"].mean() or 0) if "unfinished" in rows.columns else 0.0  # type: ignore[arg-type]
-    unfinished = f" + {_short(left)} unfinished" if left and columns[0].startswith("completion") else ""
+    unfinished = f"{_short(left)} unfinished" if left and columns[0].startswith("completion") else ""
     if mean is None:
         if unfinished:
-            _write(axis, 0, y, unfinished.removeprefix(" + "))
+            _write(axis, 0, y, unfinished)
         return
-    mean = max(float(mean), NO_DELAY_MS)  # type: ignore[arg-type]
-    end = max(float(p99), mean) if p99 is not None else mean  # type: ignore[arg-type]
-    axis.hlines(y, mean, end, color=look.colour, linewidth=1.6)
+    mean, p99 = float(mean), float(mean if p99 is None else p99)  # type: ignore[arg-type]
+    # A log axis has no zero; what is written is not what is drawn.
+    start, end = (max(value, NO_DELAY_MS) for value in (mean, p99))
+    axis.hlines(y, start, end, color=look.colour, linewidth=1.6)
     axis.plot([end], [y], marker="|", markersize=7, color=look.colour)
-    axis.plot([mean], [y], marker=look.marker, markersize=5, color=look.colour)
-    texts = [_short(value, below_one=2) for value in (mean, end)] if end > NO_DELAY_MS else ["none"]
-    _write(axis, end, y, " … ".join(texts[: 1 + (end > mean)]) + unfinished)
+    axis.plot([start], [y], marker=look.marker, markersize=5, color=look.colour)
+    texts = dict.fromkeys(map(_milliseconds, (mean, p99))) if max(mean, p99) > NO_DELAY_MS else ["none"]
+    _write(axis, max(start, end), y, " … ".join(texts) + f"\n+ {unfinished}" * bool(unfinished))
+
+
+def _milliseconds(value: float) -> str:
+    return f"< {NO_DELAY_MS:g}" if value < NO_DELAY_MS else _short(value, below_one=2)
 
 
 def _short(value: float, below_one: int = 3) -> str:
@@ -137,14 +156,16 @@ def _write(axis: Axes, x: float, y: float, text: str) -> None:
     axis.annotate(text, (x, y), (4, 0), textcoords="offset points", va="center", fontsize=7, color=DIM, bbox=BEHIND)
 
 
-def _axes(axes: Any, times: Sequence[str], y: float, ticks: Sequence[tuple[float, str]]) -> None:
+def _axes(axes: Any, titles: Sequence[str], y: float, ticks: Sequence[tuple[float, str]]) -> None:
     rate, *delays, signals = axes
-    rate.set_title("rate (Mb/s)")
-    signals.set_title("CE / dropped (%)")
+    for title, axis in zip(titles, axes, strict=True):
+        axis.set_title(title)
     rate.set_yticks([place for place, _ in ticks], [name for _, name in ticks])
+    for label in rate.get_yticklabels():
+        if "\n" in label.get_text():
+            label.set(fontsize=7, linespacing=1)
     rate.set_ylim(y - 0.35, -0.65)
-    for title, delay in zip(times, delays, strict=True):
-        delay.set_title(title)
+    for delay in delays:
         ends = [x for line in delay.lines for x in line.get_xdata()]
         if ends and max(ends) > _LOG_FROM * min(ends):
             delay.set_xscale("log")
@@ -162,8 +183,9 @@ def _axes(axes: Any, times: Sequence[str], y: float, ticks: Sequence[tuple[float
         axis.spines["left"].set_color(GRID)
 
 
-def _handles(with_transfers: bool) -> list[Any]:
-    delay = "mean (completion: median), up to P99" if with_transfers else "mean, up to P99"
+def _handles(medians: Sequence[str]) -> list[Any]:
+    """For the legend; the panels of `medians` have these instead of means."""
+    delay = f"mean ({', '.join(medians)}: median), up to P99" if medians else "mean, up to P99"
     return [
         Line2D([], [], color=INK, linewidth=1, linestyle=(0, (4, 2)), label="capacity"),
         Line2D([], [], color=DIM, linewidth=1.6, marker="o", markersize=5, label=delay),

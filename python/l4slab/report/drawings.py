@@ -112,10 +112,11 @@ def overview(folder: Folder) -> Drawn | None:
     )
     if figure is None:
         return None
+    times = [axis.get_title(loc="left").split("(")[0].strip() for axis in figure.axes[1:-1]]
     first = f", of the first {len(cases)} of {len(folder.cases)} cases" if len(cases) < len(folder.cases) else ""
     caption = (
-        f"Rate, queue delay, completion times (if any), marks and drops of every flow{first}. Means over the trials; a "
-        "thin line is the range of the rate over them, a dashed one the capacity of the flow's path."
+        f"Rate, {', '.join(times)}, marks and drops of every flow{first}. Means over the trials; a thin line is the "
+        "range of the rate over them, a dashed one the capacity of the flow's path."
     )
     return Drawn("overview", figure, caption)
 
