@@ -82,6 +82,75 @@ def test_lines_stand_in_panels_of_one_scale() -> None:
     assert len({(line.get_color(), line.get_linestyle()) for line in first.lines}) == 2
 
 
+@pytest.mark.parametrize("kind", ["panel", "group"])
+@pytest.mark.parametrize("log", [False, True])
+def test_panels_of_one_axis_show_the_lines_of_all(kind: str, log: bool) -> None:
+    highest = [2.0, 5.0, 40.0, 300.0]
+    names = {kind: list("pqrs"), "part": ["a"] * 4, "x": [1.0] * 4, "y": highest}
+    more = pl.DataFrame(names | {"y": [0.5, 0.2, 0.1, 0.4], "x": [2.0] * 4})
+    data = pl.concat([pl.DataFrame(names), more]).with_columns(panel=pl.col(kind) if kind == "panel" else pl.lit("p"))
+    data = pl.concat([data, data.with_columns(panel=pl.lit("z"))]) if kind == "group" else data
+    axes = [axis for axis in plot.lines(data, log=log).axes if axis.get_visible()]
+    assert len(axes) == (4 if kind == "panel" else 8)
+    for axis in axes:
+        low, high = axis.get_ylim()
+        assert 0 <= low < 0.1
+        assert 300 < high < 1000
+    assert {axis.get_ylim() for axis in plot.lines(data, limits=(1, 9)).axes} == {(1, 9)}
+
+
+def test_an_axis_fits_negative_values() -> None:
+    data = pl.DataFrame({"x": [0.0, 1.0], "y": [-2.0, 3.0], "low": [-5.0, 1.0], "high": [-1.0, 4.0]})
+    assert plot.lines(data).axes[0].get_ylim()[0] < -5
+    cell = data.with_columns(row=pl.lit("r"), column=pl.lit("c"))
+    low, high = plot.grid(cell).axes[0].get_ylim()
+    assert low < -2 < 3 < high
+
+
+def shown_ticks(axis) -> list[str]:
+    """Labels of an axis, of its visible part."""
+    low, high = axis.get_view_interval()
+    axis.figure.draw_without_rendering()
+    ticks = [*axis.get_major_ticks(), *axis.get_minor_ticks()]
+    return [tick.label1.get_text() for tick in ticks if low <= tick.get_loc() <= high and tick.label1.get_text()]
+
+
+@pytest.mark.parametrize(
+    ("values", "wanted"),
+    [
+        ([1.0, 1000.0], ["1", "10", "100", "1\u202f000"]),
+        ([4.0, 30.0], ["10", "5", "20"]),
+        ([2.1, 4.5], ["3", "4"]),
+        ([8.0, 12.0], ["10", "8", "9"]),
+        ([11.0, 14.0], ["11", "12", "13", "14"]),
+    ],
+)
+def test_a_log_axis_has_two_numbers_at_least(values: list[float], wanted: list[str]) -> None:
+    data = pl.DataFrame({"x": values, "y": values, "part": ["a", "a"]})
+    axis = plot.lines(data, log=True).axes[0]
+    found = shown_ticks(axis.yaxis)
+    assert [text for text in found if not text.endswith(".5")] == wanted
+    bars = data.with_columns(bar=pl.lit("b"), mean="y", low="y", high="y", part=pl.Series(["a", "b"]))
+    assert len(shown_ticks(plot.spread(bars, log=True).axes[0].yaxis)) >= 2
+
+
+def test_the_colours_of_values_near_each_other_have_numbers() -> None:
+    data = pl.DataFrame({"row": ["r", "r"], "column": ["c", "d"], "value": [2.2, 4.8]})
+    figure = plot.heatmap(data, log=True)
+    assert shown_ticks(figure.axes[-1].xaxis) == ["3", "4"]
+
+
+def test_markers_at_the_ends_of_an_axis_are_whole() -> None:
+    data = pl.DataFrame({"x": [0.0, 10.0, 20.0], "y": [0.0, 1.0, 2.0], "part": ["a"] * 3})
+    axis = plot.lines(data).axes[0]
+    assert axis.get_xlim() == (0, 20)
+    assert axis.get_xticks()[-1] == 20
+    assert not axis.lines[0].get_clip_on()
+    # What is beyond the axis stays out of sight.
+    for changes in ({"limits": (0, 1)}, {"x_limits": (0, 15)}, {"log": True}):
+        assert plot.lines(data, **changes).axes[0].lines[0].get_clip_on()
+
+
 def test_a_heatmap_has_a_number_in_each_cell() -> None:
     data = pl.DataFrame(
         {"group": ["5 ms", "5 ms", "10 ms"], "panel": ["1 ms", "5 ms", "5 ms"]}

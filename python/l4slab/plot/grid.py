@@ -35,7 +35,8 @@ def grid(
     scaled = "top" in data.columns
     height = _PANEL_IN if len(rows) > 6 else _TALL_IN
     x_ends = x_limits or (min(0.0, float(data["x"].min())), float(data["x"].max()))  # type: ignore[arg-type]
-    y_ends = limits or (0.0, 1.05 * float(data["y"].max()))  # type: ignore[arg-type]
+    low, high = (float(end) for end in (data["y"].min(), data["y"].max()))  # type: ignore[arg-type]
+    y_ends = limits or (1.05 * min(0.0, low), 1.05 * max(0.0, high) or 1.0)
     with styled():
         figure = Figure(figsize=(WIDTH_IN, 1.0 + height * len(rows)))
         axes = figure.subplots(len(rows), len(columns), squeeze=False, gridspec_kw={"hspace": 0.05, "wspace": 0.05})

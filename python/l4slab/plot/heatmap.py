@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm, Normalize
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
 from l4slab.base.numbers import plain
 from l4slab.plot.style import PAGE, PLATE, WIDTH_IN, Figure, ink_on, named, styled
@@ -73,11 +73,16 @@ class _Colours:
 
 
 def _log_ticks(low: float, high: float) -> list[float]:
-    """1, 2, 5, 10, … and their inverses, fewer where there are many decades."""
+    """1, 2, 5, 10, … and their inverses: fewer where there are many decades, others where two of them are too many."""
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     steps = (1, 2, 5) if len(decades) <= 4 else (1,)
     ticks = [step * 10.0**decade for decade in decades for step in steps]
-    return [tick for tick in ticks if low <= tick <= high]
+    found = [tick for tick in ticks if low <= tick <= high]
+    return (
+        found
+        if len(found) > 1
+        else [tick for tick in MaxNLocator(4, steps=[1, 2, 5, 10]).tick_values(low, high) if low <= tick <= high]
+    )
 
 
 def heatmap(

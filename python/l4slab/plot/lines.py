@@ -43,7 +43,8 @@ def lines(
     """A line of `y` over `x` for each `part`, with a light area from `low` to `high` where there are these columns.
 
     With `published` (and its reading `error`), diamonds at the published values. A panel for each `panel`, below each
-    other; with a column `group`, a row of panels for each. What is beyond the axes' `limits` is cut off by them.
+    other; with a column `group`, a row of panels for each. Panels next to each other have one y axis, which holds the
+    lines of all. What is beyond the axes' `limits` is cut off by them.
     `steps`: each y holds up to the next x. None without data.
     """
     compared = "published" in data.columns
@@ -55,6 +56,8 @@ def lines(
     places = _places(data)
     rows, columns = (1 + max(place[i] for place in places.values()) for i in (0, 1))
     ends = x_limits or _ends(data["x"], log=x_log)
+    # A marker at the end of an axis is drawn whole, unless a line goes beyond that end.
+    cut = not (_within(data["x"], x_limits, log=x_log) and _within(data["y"], limits, log=log))
     height = _HEIGHT_IN if rows <= _MAX_ROWS else _LOW_IN
     with styled():
         figure = Figure(figsize=(WIDTH_IN, 0.75 + rows * (height + 0.35 * (columns > 1))))
@@ -66,7 +69,7 @@ def lines(
             axis = axes[row, column]
             axis.set_visible(True)
             mine = data.filter(pl.col("group") == group, pl.col("panel") == panel)
-            handles |= _panel(axis, mine, look, steps=steps)
+            handles |= _panel(axis, mine, look, steps=steps, cut=cut)
             axis.set_title(", ".join(name for name in (group, panel) if name))
             axis.set_yscale("log" if log else "linear")
             axis.set_xscale("log" if x_log else "linear")
@@ -76,10 +79,15 @@ def lines(
                 plain_log(axis.xaxis)
             else:
                 whole_ticks(axis.xaxis, data["x"])
-            axis.set_ylim(*(limits or (None if log else min(0.0, float(data["y"].min() or 0)), None)))  # type: ignore[arg-type]
             axis.set_xlim(*ends)
             axis.set_ylabel(label if column == 0 else "")
             axis.tick_params(labelbottom=(row + 1, column) not in places.values())
+        # Only now: a limit ends the automatic scaling of all axes that share it.
+        for place in places.values():
+            if limits:
+                axes[place].set_ylim(*limits)
+            elif not log and _least(data) >= 0:
+                axes[place].set_ylim(bottom=0)
         figure.supxlabel(x_label, fontsize=9)
         order = [name for name in look if name in handles]
         shown = [handles[name] for name in [*order, *(name for name in handles if name not in look)]]
@@ -89,8 +97,22 @@ def lines(
 
 def _ends(x: pl.Series, *, log: bool) -> tuple[float, float]:
     """Ends of the x axis: zero and the last value; on a log axis a little beyond both, so that markers are whole."""
-    low, high = float(x.min()), float(x.max())  # type: ignore[arg-type]
-    return (low / _BEYOND, high * _BEYOND) if log else (min(0.0, low), high)
+    if log:
+        x = x.filter(x > 0)
+        return (float(x.min()) / _BEYOND, float(x.max()) * _BEYOND) if len(x) else (0.1, 1.0)  # type: ignore[arg-type]
+    return min(0.0, float(x.min())), float(x.max())  # type: ignore[arg-type]
+
+
+def _within(values: pl.Series, limits: tuple[float, float] | None, *, log: bool) -> bool:
+    """Whether an axis with these limits, or one that fits itself to the values, shows all of them."""
+    low, high = limits or (float("-inf"), float("inf"))
+    return bool(((values >= low) & (values <= high) & ((values > 0) | (not log))).all())
+
+
+def _least(data: pl.DataFrame) -> float:
+    """The lowest number that is drawn."""
+    found = [data[name].min() for name in ("y", "low", "published") if name in data.columns]
+    return min((float(value) for value in found if value is not None), default=0.0)  # type: ignore[arg-type]
 
 
 def _places(data: pl.DataFrame) -> dict[tuple[str, str], tuple[int, int]]:
@@ -104,7 +126,7 @@ def _places(data: pl.DataFrame) -> dict[tuple[str, str], tuple[int, int]]:
     return {place: divmod(number, columns) for number, place in enumerate(found)}
 
 
-def _panel(axis: Axes, rows: pl.DataFrame, look: dict[str, Look], *, steps: bool) -> dict[str, Artist]:
+def _panel(axis: Axes, rows: pl.DataFrame, look: dict[str, Look], *, steps: bool, cut: bool) -> dict[str, Artist]:
     """Draw the panel's lines; what the legend needs of them, by name."""
     handles: dict[str, Artist] = {}
     for part, style in look.items():
@@ -122,7 +144,8 @@ def _panel(axis: Axes, rows: pl.DataFrame, look: dict[str, Look], *, steps: bool
             name = part or ("mean" if handles else "")
             (line,) = axis.plot(
                 drawn["x"].to_numpy(), drawn["y"].to_numpy(), linewidth=1.2, marker=marker, markersize=3.5,
-                drawstyle="steps-post" if steps else "default", label=name or None, **style.line,
+                drawstyle="steps-post" if steps else "default", label=name or None, clip_on=cut or not marker,
+                **style.line,
             )  # fmt: skip
             if name:
                 handles[name] = line

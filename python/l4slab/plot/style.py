@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import ArrayLike
 
 from l4slab.base.numbers import number, plain
@@ -159,16 +159,27 @@ def limit_y(axis: Axes, times: ArrayLike, values: ArrayLike, warmup_s: float, be
 
 
 def plain_log(axis: Axis) -> None:
-    """Numbers instead of powers of ten on a logarithmic axis."""
+    """Numbers instead of powers of ten on a logarithmic axis, at two ticks or more."""
     axis.set_major_formatter(FuncFormatter(lambda value, _: plain(value)))
-    axis.set_minor_formatter(NullFormatter())
+    axis.set_minor_formatter(FuncFormatter(lambda value, _: plain(value) if value in _named_minor(axis) else ""))
+
+
+def _named_minor(axis: Axis) -> list[float]:
+    """Minor ticks that get a number because fewer than two powers of ten do: those at 2 and 5, or else all."""
+    low, high = sorted(axis.get_view_interval())
+    powers, minor = (
+        [tick for tick in ticks if low <= tick <= high]
+        for ticks in (axis.get_majorticklocs(), axis.get_minorticklocs())
+    )
+    few = [tick for tick in minor if f"{tick:.6e}".startswith(("2.000000", "5.000000"))]
+    return [] if len(powers) > 1 else few if len(powers) + len(few) > 1 else minor
 
 
 def whole_ticks(axis: Axis, values: ArrayLike) -> None:
     """No ticks between whole numbers where all values are whole, such as packets."""
     found = np.asarray(values, dtype=float)
     if found.size and np.all(found == np.round(found)):
-        axis.set_major_locator(MaxNLocator(nbins="auto", integer=True))
+        axis.set_major_locator(MaxNLocator(nbins="auto", integer=True, steps=[1, 2, 5, 10]))
 
 
 def shade_warmup(axis: Axes, warmup_s: float) -> None:
