@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import polars as pl
@@ -63,6 +64,37 @@ def test_long_names_of_bars_stand_upright() -> None:
     assert {tick.get_rotation() for tick in plot.shares(data).axes[0].get_xticklabels()} == {90.0}
     short = data.with_columns(bar=pl.col("bar").str.slice(-1))
     assert {tick.get_rotation() for tick in plot.shares(short).axes[0].get_xticklabels()} == {0.0}
+
+
+LONG = "fq_codel target 20ms interval 200ms limit 2000"
+
+
+def test_a_few_long_names_of_bars_are_wrapped_in_panels_as_high_as_before() -> None:
+    def height(name: str) -> float:
+        data = pl.DataFrame({"panel": list("ppqq"), "bar": ["dualpi2", name] * 2, "part": ["a"] * 4, "mean": [1.0] * 4})
+        figure = plot.spread(data.with_columns(low="mean", high="mean"))
+        axes = figure.axes
+        figure.draw_without_rendering()
+        assert {tick.get_rotation() for tick in axes[0].get_xticklabels()} == {0.0}
+        assert axes[0].get_xticklabels()[1].get_text().replace("\n", " ") == name
+        names = [tick.get_window_extent() for tick in axes[0].get_xticklabels()]
+        assert names[0].x1 < names[1].x0
+        assert min(tick.y0 for tick in names) > axes[1]._left_title.get_window_extent().y1
+        return axes[0].get_position().height * figure.get_figheight()
+
+    assert height(f"{LONG} and {LONG}") == pytest.approx(height("pfifo"), rel=0.1)
+
+
+@pytest.mark.parametrize("kind", [plot.lines, plot.heatmap])
+def test_long_names_of_panels_are_wrapped(kind) -> None:
+    cells = {"panel": ["p", "q", LONG, "r", LONG + " ecn"], "x": [1.0] * 5, "y": [1.0] * 5, "value": [1.0] * 5}
+    figure = kind(pl.DataFrame(cells | {"row": ["r"] * 5, "column": ["c"] * 5}))
+    figure.draw_without_rendering()
+    axes = [axis for axis in figure.axes if axis.get_visible() and axis.get_title(loc="left")]
+    assert [axis.get_title(loc="left").replace("\n", " ") for axis in axes] == cells["panel"]
+    titles = [axis._left_title.get_window_extent() for axis in axes]
+    assert all(title.x1 <= figure.bbox.x1 for title in titles)
+    assert not any(one.overlaps(other) for one, other in itertools.combinations(titles, 2))
 
 
 def test_a_line_has_its_range() -> None:

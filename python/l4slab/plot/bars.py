@@ -16,7 +16,10 @@ _GAP = 0.8  # between groups, in widths of a bar
 _HEIGHT_IN = 1.75  # of a panel
 _AXIS_IN = 6.4  # width of the axes, about
 _LETTER_IN = 0.082  # of the ticks' font, about
-_TICK_PT, _LEAST_PT = 8.5, 6.5  # where names are wider at the least, they stand upright
+_TICK_PT, _LEAST_PT = 8.5, 6.5  # where names are wider at the least, they are wrapped or stand upright
+_WRAPPED = 12  # letters that fit below a bar at the least where names are wrapped
+_LINE_IN = 0.15  # of a name
+_USUAL_IN = 0.9  # of names that stand upright, which a panel has room for
 
 
 @dataclass(frozen=True)
@@ -36,16 +39,39 @@ def lay_out(figure: Figure, data: pl.DataFrame, label: str) -> list[Panel]:
     """Panels below each other with bars and groups named; the columns `panel` and `group` may be missing."""
     data = named(data, "panel", "group")
     names = list(data["panel"].unique(maintain_order=True))
-    figure.set_size_inches(WIDTH_IN, 0.75 + len(names) * (_HEIGHT_IN + 0.25 * (len(names) > 1)))
     axes = figure.subplots(len(names), 1, squeeze=False)[:, 0]
     of_panel = [data.filter(pl.col("panel") == name) for name in names]
     widest = max(_width(rows) for rows in of_panel)
+    bars = list(data["bar"].unique(maintain_order=True))
+    ticks, upright = _ticks(bars, widest)
+    lines = max((tick.count("\n") for tick in ticks), default=0) - max((bar.count("\n") for bar in bars), default=0)
+    more = max(0.0, _longest(ticks) * _LETTER_IN - _USUAL_IN) if upright else lines * _LINE_IN
+    figure.set_size_inches(WIDTH_IN, 0.75 + len(names) * (_HEIGHT_IN + 0.25 * (len(names) > 1) + more))
     return [_panel(axis, name, rows, label, widest) for axis, name, rows in zip(axes, names, of_panel, strict=True)]
 
 
 def _width(rows: pl.DataFrame) -> float:
     """In bars."""
     return rows.select("group", "bar").n_unique() + _GAP * (rows["group"].n_unique() - 1)
+
+
+def _room(widest: float) -> float:
+    """Letters that fit below a bar."""
+    return _AXIS_IN / (widest + 0.4) / _LETTER_IN
+
+
+def _longest(ticks: Sequence[str]) -> int:
+    return max((len(line) for tick in ticks for line in tick.split("\n")), default=0)
+
+
+def _ticks(bars: Sequence[str], widest: float) -> tuple[Sequence[str], bool]:
+    """The bars' names as they stand below them: wrapped where they are too wide, and whether upright."""
+    room = _room(widest)
+    if _longest(bars) * _LEAST_PT <= room * _TICK_PT:
+        return bars, False
+    if room < _WRAPPED:
+        return bars, True
+    return ["\n".join(textwrap.fill(line, int(room)) for line in bar.split("\n")) for bar in bars], False
 
 
 def _panel(axis: Axes, name: str, rows: pl.DataFrame, label: str, widest: float) -> Panel:
@@ -61,13 +87,13 @@ def _panel(axis: Axes, name: str, rows: pl.DataFrame, label: str, widest: float)
             ticks.append(bar)
             x += 1
         groups.append((group, x - (len(bars) + 1) / 2, len(bars)))
-    room = _AXIS_IN / (widest + 0.4) / _LETTER_IN  # letters above each other's bar
-    longest = max((len(line) for tick in ticks for line in tick.split("\n")), default=0)
+    room = _room(widest)
+    shown, upright = _ticks(ticks, widest)
+    longest = _longest(shown)
     size = min(_TICK_PT, _TICK_PT * room / max(longest, 1))
-    upright = size < _LEAST_PT
-    axis.set_xticks(list(places.values()), ticks)
+    axis.set_xticks(list(places.values()), shown)
     axis.tick_params(axis="x", length=0, rotation=90 if upright else 0, labelsize=_TICK_PT if upright else size)
-    below = 18 + 10 * max((tick.count("\n") for tick in ticks), default=0)
+    below = 18 + 10 * max((tick.count("\n") for tick in shown), default=0)
     if upright:
         below = 12 + round(longest * _LETTER_IN * 72)
     for group, middle, count in groups:

@@ -16,11 +16,12 @@ from matplotlib.colors import LogNorm, Normalize
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
 from l4slab.base.numbers import plain
-from l4slab.plot.style import PAGE, PLATE, WIDTH_IN, Figure, ink_on, named, styled
+from l4slab.plot.style import PAGE, PLATE, TITLE_LINE_IN, WIDTH_IN, Figure, ink_on, named, styled, title_in
 
 # The mean width of a letter, in inches, for each point of its size.
 _LETTER = 0.6 / 72
 _CELL_IN = 0.25
+_GAP_IN = 0.1  # between panels
 _MAX_COLUMNS = 3
 _TITLE_IN = 0.3  # between the panels and the bar of colours, where titles stand
 # Both ends are dark and the middle is light: a colour-blind reader tells the ends apart, and each cell has its number.
@@ -130,12 +131,16 @@ def _plain(
     values = data["value"].cast(pl.Float64).fill_null(float("nan")).to_numpy()
     colours = _Colours.of(label, values, limits, neutral, log=log)
     figure, axes = _axes(shape, len(rows))
+    lines = [1] * shape[0]  # of the highest title of each row of panels
+    width = (WIDTH_IN - _LETTER * 8.5 * max(map(len, map(str, rows)))) / shape[1] - _GAP_IN
     for (group, panel), (i, j) in places.items():
         mine = data.filter(pl.col("group") == group, pl.col("panel") == panel)
         if len(mine):
             title = ", ".join(name for name in (group, panel) if name)
             cells = _cells(mine, "value", rows, columns)
-            _panel(axes[i, j], cells, title, rows, columns, colours, small=shape[1] * len(columns) > 18)
+            _panel(axes[i, j], cells, "", rows, columns, colours, small=shape[1] * len(columns) > 18)
+            lines[i] = max(lines[i], title_in(axes[i, j], title, width))
+    figure.set_figheight(figure.get_figheight() + TITLE_LINE_IN * (sum(lines) - shape[0]))
     colours.bar(figure, axes, beyond=colours.outside(values), shrink=0.6)
     return figure
 

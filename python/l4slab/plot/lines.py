@@ -9,6 +9,7 @@ from matplotlib.patches import Patch
 
 from l4slab.plot.roles import Look, looks
 from l4slab.plot.style import (
+    TITLE_LINE_IN,
     WIDTH_IN,
     Figure,
     legend,
@@ -17,12 +18,14 @@ from l4slab.plot.style import (
     plain_log,
     published_handle,
     styled,
+    title_in,
     whole_ticks,
 )
 
 _HEIGHT_IN = 1.6
 _MAX_ROWS = 3  # of this height; of more, each is
 _LOW_IN = 1.15
+_AXIS_IN = 0.7  # the y axis' numbers and label, and the gaps between panels
 _MAX_COLUMNS = 3
 _BEYOND = 1.12
 # Up to so many points of a line are marked.
@@ -65,12 +68,14 @@ def lines(
         for axis in axes.flat:
             axis.set_visible(False)
         handles: dict[str, Artist] = {}
+        lines_of = [1] * rows  # of the highest title of each row
         for (group, panel), (row, column) in places.items():
             axis = axes[row, column]
             axis.set_visible(True)
             mine = data.filter(pl.col("group") == group, pl.col("panel") == panel)
             handles |= _panel(axis, mine, look, steps=steps, cut=cut)
-            axis.set_title(", ".join(name for name in (group, panel) if name))
+            name = ", ".join(name for name in (group, panel) if name)
+            lines_of[row] = max(lines_of[row], title_in(axis, name, (WIDTH_IN - _AXIS_IN) / columns))
             axis.set_yscale("log" if log else "linear")
             axis.set_xscale("log" if x_log else "linear")
             if log:
@@ -88,6 +93,7 @@ def lines(
                 axes[place].set_ylim(*limits)
             elif not log and _least(data) >= 0:
                 axes[place].set_ylim(bottom=0)
+        figure.set_figheight(figure.get_figheight() + TITLE_LINE_IN * (sum(lines_of) - rows))
         figure.supxlabel(x_label, fontsize=9)
         order = [name for name in look if name in handles]
         shown = [handles[name] for name in [*order, *(name for name in handles if name not in look)]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -53,6 +54,10 @@ PUBLISHED: Any = {
     "linestyle": "",
     "color": INK,
 }
+
+# The mean width of a title's letter, about, and the height of its line.
+_TITLE_LETTER_IN = 0.082
+TITLE_LINE_IN = 0.16
 
 # A peak before the measured interval ends the axis only up to this multiple of what was measured.
 _PEAK = 1.6
@@ -128,6 +133,13 @@ def mark_published(
 def published_handle(**changes: Any) -> Line2D:
     """The legend's entry for published values."""
     return Line2D([], [], label="published", **{**PUBLISHED, **changes})
+
+
+def title_in(axis: Axes, text: str, inches: float) -> int:
+    """Set a panel's title, wrapped to this width; how many lines it has."""
+    wrapped = textwrap.fill(text, max(12, int(inches / _TITLE_LETTER_IN)))
+    axis.set_title(wrapped)
+    return 1 + wrapped.count("\n")
 
 
 def legend(figure: Figure, handles: Sequence[Any]) -> None:
