@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -169,6 +170,17 @@ def test_the_scheduler_dies(tmp_path: Path) -> None:
     assert f"{len(kept)} runs are in {out} already" in messages
     assert f"{60 - len(kept)} runs, 2 at a time" in messages
     assert contents(out) == contents(tmp_path / "local")
+
+
+@pytest.mark.parametrize("logger", ["tornado.application", "distributed.batched"])
+def test_a_lost_connection_leaves_no_traceback(logger: str, caplog: pytest.LogCaptureFixture) -> None:
+    from distributed.comm import CommClosedError
+
+    executors._ignore_lost_connections()
+    with caplog.at_level("INFO", logger):
+        for error in (CommClosedError("lost"), ValueError("other")):
+            logging.getLogger(logger).info("a message is pending", exc_info=error)
+    assert [record.exc_info[0] for record in caplog.records if record.exc_info] == [ValueError]
 
 
 def test_all_workers_die_and_a_new_one_comes(tmp_path: Path) -> None:

@@ -255,7 +255,7 @@ def dask(address: str) -> Iterator[Pool]:
         raise InputError(
             f"--dask {address} cannot be reached ({reason}); give the scheduler's address, such as tcp://host:8786"
         ) from None
-    logging.getLogger("tornado.application").addFilter(_is_no_lost_connection)
+    _ignore_lost_connections()
     try:
         cluster = _Cluster(client, address)
         try:
@@ -268,8 +268,13 @@ def dask(address: str) -> Iterator[Pool]:
             client.close(timeout=2)
 
 
-def _is_no_lost_connection(record: logging.LogRecord) -> bool:
+def _ignore_lost_connections() -> None:
     """Dask's loop logs pending messages of a broken connection before `look` can notice the break."""
+    for name in ("tornado.application", "distributed.batched"):
+        logging.getLogger(name).addFilter(_is_no_lost_connection)
+
+
+def _is_no_lost_connection(record: logging.LogRecord) -> bool:
     return record.exc_info is None or type(record.exc_info[1]).__name__ != "CommClosedError"
 
 
