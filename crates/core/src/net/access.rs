@@ -96,14 +96,13 @@ pub struct MediumInfo {
 pub fn parse(text: &str) -> Result<MediumConfig, Refused> {
     let mut words = text.split_whitespace();
     let (name, word) = name_of(words.next().unwrap_or_default());
-    if let Some(entry) = listing().into_iter().find(|entry| entry.info.name == name) {
-        refuse_bytes(entry.info.name, text)?;
-    }
-    parse_named(name, word.into_iter().chain(words)).unwrap_or_else(|| {
+    let config = parse_named(name, word.into_iter().chain(words)).unwrap_or_else(|| {
         let names = listing().into_iter().map(|entry| entry.info.name);
         let hint = params::hint(name, names, "the media are");
         Err(Refused::UnknownName { what: "medium", name: name.to_owned(), hint })
-    })
+    })?;
+    refuse_bytes(config.name(), text)?;
+    Ok(config)
 }
 
 /// No `tc` reads these words, to which `mbps` is a million bytes per second. Elsewhere it is a million bits.
