@@ -78,12 +78,9 @@ def _log_ticks(low: float, high: float) -> list[float]:
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     steps = (1, 2, 5) if len(decades) <= 4 else (1,)
     ticks = [step * 10.0**decade for decade in decades for step in steps]
-    found = [tick for tick in ticks if low <= tick <= high]
-    return (
-        found
-        if len(found) > 1
-        else [tick for tick in MaxNLocator(4, steps=[1, 2, 5, 10]).tick_values(low, high) if low <= tick <= high]
-    )
+    if sum(low <= tick <= high for tick in ticks) < 2:
+        ticks = list(MaxNLocator(4, steps=[1, 2, 5, 10]).tick_values(low, high))
+    return [tick for tick in ticks if low <= tick <= high]
 
 
 def heatmap(

@@ -118,7 +118,7 @@ def _delay(axis: Axes, rows: pl.DataFrame, columns: tuple[str, str], y: float, l
             _write(axis, 0, y, unfinished)
         return
     mean, p99 = float(mean), float(mean if p99 is None else p99)  # type: ignore[arg-type]
-    # A log axis has no zero; what is written is not what is drawn.
+    # A log axis has no zero: a short delay is drawn where it begins, and written as it is.
     start, end = (max(value, NO_DELAY_MS) for value in (mean, p99))
     axis.hlines(y, start, end, color=look.colour, linewidth=1.6)
     axis.plot([end], [y], marker="|", markersize=7, color=look.colour)
