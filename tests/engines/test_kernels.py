@@ -12,6 +12,7 @@ import pytest
 from l4slab.base.errors import InputError
 from l4slab.cli import main
 from l4slab.cli.agreeing import kernels_outcome
+from l4slab.engines.contract import LackingError, MissingError
 from l4slab.engines.linux import build, compiling, kernels, lab, user_land
 from l4slab.engines.linux.tools import BuildError
 from l4slab.engines.registry import engines, get_engine
@@ -68,8 +69,10 @@ def test_what_only_a_kernel_has_can_be_written(cache: Path, describe: Describe) 
     assert "echo 512 >/sys/module/tcp_mine/parameters/keep" in lab.script(made)
     assert "parent 1:1 handle 2: our_aqm" in lab.script(made)
     assert "rate_mbps" in get_engine("linux:mine").columns(run)["links"]
-    with pytest.raises(ValueError, match='this kernel has no congestion control "mine"'):
+    with pytest.raises(LackingError, match="this kernel has no queue our_aqm"):
         get_engine("linux").check(run)
+    with pytest.raises(MissingError, match='this kernel has no congestion control "mine"'):
+        get_engine("linux").check(describe(ONE_LINK + CUBIC.replace('"cubic"', '"mine"')))
     with pytest.raises(InputError, match='qdisc = "our_aqm": there is no qdisc "our_aqm"'):
         describe(text, engine="sim")
     for key, value in (("pfifo limit 50", "our_aqn"), ('"cubic"', '"mime"')):

@@ -38,6 +38,7 @@ rtt = "10ms"
 [agree]
 goodput_mbps = { median = 0.1 }
 """
+DRAWN = FILE.replace("trials = 2\n", "").partition("[agree]")[0] + '[search]\n"flow.a.rtt" = ["10ms", "20ms"]\n'
 
 
 class Toy(Engine):
@@ -239,8 +240,7 @@ def test_a_third_engine_is_compared_with_the_simulator(
 
 
 def test_a_third_engine_stands_for_the_kernel_in_random_scenarios(toy: Path) -> None:
-    drawn = FILE.replace("trials = 2\n", "").partition("[agree]")[0] + '[search]\n"flow.a.rtt" = ["10ms", "20ms"]\n'
-    (toy / "drawn.toml").write_text(drawn)
+    (toy / "drawn.toml").write_text(DRAWN)
     assert main(["agree", "drawn.toml", "--random", "1", "--engine", "toy", "--out", "out"]) == 0
     assert pl.read_parquet(toy / "out" / "scenarios.parquet")["verdict"].to_list() == ["equivalent"]
 
@@ -249,10 +249,20 @@ def test_what_this_machine_lacks_is_a_sentence(
     toy: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(Toy, "is_built", False)
-    drawn = ["agree", "x.toml", "--out", "out", "--engine", "toy"]
-    for command in (["run", "x.toml", "--engine", "toy"], drawn, [*drawn, "--random", "1"]):
+    agree = ["agree", "x.toml", "--out", "out", "--engine", "toy"]
+    drawn = [*agree[:1], "drawn.toml", *agree[2:], "--random", "1"]
+    (toy / "drawn.toml").write_text(DRAWN)
+    commands = (["run", "x.toml", "--engine", "toy"], agree, drawn)
+    for command in commands:
         assert main(command) == 2
         assert "--engine toy is not built; build it" in capsys.readouterr().err
+    assert main(["run", "x.toml", "--engine", "toy", "--dry-run"]) == 0
+    assert "cannot run them yet: --engine toy is not built" in capsys.readouterr().out
+    for file in ("x.toml", "drawn.toml"):
+        (toy / file).write_text((toy / file).read_text().replace('rtt = "', 'rttt = "'))
+    for command in commands:
+        assert main(command) == 2
+        assert "rttt" in capsys.readouterr().err, "what the machine lacks hides no mistake of the file"
 
 
 def test_runs_in_real_time_come_one_by_one(toy: Path) -> None:

@@ -16,6 +16,7 @@ from l4slab.base.errors import InputError
 from l4slab.cli import main
 from l4slab.cli import matrix as command
 from l4slab.engines.linux import kernels
+from l4slab.engines.linux.engine import LinuxEngine
 from l4slab.results import claims
 from l4slab.sweep import expand
 from l4slab.tools import matrix
@@ -309,11 +310,9 @@ def test_a_verdict_is_told_to_ci_per_runner(mine: str) -> None:
     ("words", "sentence"),
     [
         (["quin"], 'quin is not a stack; did you mean "quinn"?'),
-        (["quinn"], "quinn is not built; build it with: l4slab stacks build quinn"),
         (["./mine:prague"], "names prague, which is not a controller of mine; valid are cubic, reno"),
         (["./mine", "--rate", "20Mbps"], "--rate 20Mbps: "),
         (["./mine", "--queue", "fq_code"], "fq_code"),
-        (["./mine", "--against", "quinn:cubic"], "quinn:cubic is not built"),
         (["./mine", "--fail-on", "share 5%"], "--fail-on needs --baseline"),
         (["./mine", "--baseline", "nowhere"], "is not a results folder"),
         (["./mine", "--rate", "20Mbit", "--rate", "5"], "--rate 5: has no unit"),
@@ -327,6 +326,19 @@ def test_a_mistake_is_one_sentence(words: list[str], sentence: str, capsys: pyte
     said = capsys.readouterr().err
     assert sentence in " ".join(said.split())
     assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("words", [["quinn"], ["./mine", "--against", "quinn:cubic"]])
+def test_a_stack_that_is_not_built_is_said_after_all_mistakes(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["matrix", *words, "--dry-run"]) == 0
+    assert "build it with: l4slab stacks build quinn" in " ".join(capsys.readouterr().out.split())
+    monkeypatch.setattr(LinuxEngine, "lacking", lambda _: None)
+    for mistake, sentence in (([], "l4slab stacks build quinn"), (["--queue", "fq_code"], "fq_code")):
+        assert main(["matrix", *words, *mistake, "--out", str(tmp_path / "out")]) == 2
+        assert sentence in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_dry_run_counts_the_runs(mine: str, capsys: pytest.CaptureFixture[str]) -> None:

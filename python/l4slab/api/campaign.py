@@ -26,7 +26,7 @@ from l4slab.campaign import alike, executors, remote
 from l4slab.campaign.estimate import longest, too_long
 from l4slab.campaign.executors import ClusterError, Failure, Pool
 from l4slab.campaign.store import Store, label
-from l4slab.engines.contract import Engine, LackingError, Recording
+from l4slab.engines.contract import Engine, LackingError, MissingError, Recording
 from l4slab.engines.registry import DEFAULT, get_engine
 from l4slab.experimentfile import Experiment, references, show
 from l4slab.results import bars, claims, figures, published
@@ -70,6 +70,21 @@ def plan(
         raise _none_chosen(where, plans)
     _check(plans)
     return plans
+
+
+def missing(plans: Iterable[Plan], engine: str) -> list[InputError]:
+    """What this machine lacks for the chosen runs. Only what `plan` takes without a mistake can be asked for it."""
+    lacking = get_engine(engine).lacking()
+    engines = [] if lacking is None else [InputError(lacking)]
+    return engines + [
+        InputError(text, file=one.experiment.file) for one in plans for text in dict.fromkeys(one.missing)
+    ]
+
+
+def require(plans: Iterable[Plan], engine: str) -> None:
+    """Raises InputError where `missing` finds something."""
+    for error in missing(plans, engine):
+        raise error
 
 
 def _none_chosen(where: str, plans: Sequence[Plan]) -> InputError:
@@ -141,6 +156,8 @@ def _expand(
             except LackingError as error:
                 expanded.lacking[str(error)] = expanded.lacking.get(str(error), 0) + 1
                 impossible.add(run.id)
+            except MissingError as error:
+                expanded.missing.append(str(error))
             except ValueError as error:
                 raise InputError(str(error), file=experiment.file) from None
         if todo and len(impossible) == len(todo):
@@ -180,6 +197,7 @@ def run(
     if isinstance(out, str) and not out.strip():
         raise InputError("out is empty; give a folder or a URL, or leave it out")
     plans = plan(described, engine, trials, where, subset, captures, console=console)
+    require(plans, engine)
     pool = executors.dask(dask) if dask else executors.local(workers, engine)
     if out is None:
         results = _run_in_memory(plans, pool, console)

@@ -86,7 +86,7 @@ def agree(
     if dry_run:
         for name, plans in agreement.plan(files, trials, engine or KERNEL).items():
             terminal.out().print(f"{name}:")
-            summary.show_plans(plans)
+            summary.show_plans(plans, name)
         return 0
     if out is None:
         raise click.UsageError("--out is missing; give a folder for the results, such as --out agreement")
@@ -161,7 +161,7 @@ def _two_kernels(
     if dry_run:
         for name, plans in zip(names, two.plan(files, names, trials), strict=True):
             terminal.out().print(f"{name}:")
-            summary.show_plans(plans)
+            summary.show_plans(plans, two.engine_of(name))
         return 0
     if out is None or is_url(out):
         raise click.UsageError("--out is missing or no folder; give one for the results, such as --out kernels")

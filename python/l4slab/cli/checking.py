@@ -17,7 +17,6 @@ from l4slab.base.values import Keys
 from l4slab.cli import options, terminal, verdicts
 from l4slab.cli.terminal import Column
 from l4slab.cli.verdicts import Outcome, Outputs, Verdict
-from l4slab.engines.registry import get_engine
 
 if TYPE_CHECKING:
     from l4slab.tools.check import Card, Program
@@ -95,8 +94,6 @@ def check(
     program = (
         _program(cc, server, client, sender, env) if stack is None else _stack(stack, (server, client, sender), env)
     )
-    if not dry_run:
-        get_engine(engine).require()
     name = program.name(cc) if program else cc or ""
     folder = out or options.results_folder(f"check-{'media-' if media else ''}{_as_name(name, settings)}", engine)
     asked = checking.possible(checking.suite(cc, settings, only, program, media), engine)
@@ -108,7 +105,7 @@ def check(
         from l4slab.api import campaign
         from l4slab.cli import summary
 
-        summary.show_plans(campaign.plan(asked.experiments, engine), folder, as_json)
+        summary.show_plans(campaign.plan(asked.experiments, engine), engine, folder, as_json)
         for experiment, why in () if as_json else asked.lacking.items():
             terminal.say(f"{experiment}: not measured, {why}")
         return 0

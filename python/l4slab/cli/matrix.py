@@ -16,7 +16,7 @@ from l4slab.base.values import Keys
 from l4slab.cli import options, terminal, verdicts
 from l4slab.cli.terminal import Column
 from l4slab.cli.verdicts import Outcome, Outputs, Verdict
-from l4slab.engines.registry import KERNEL, get_engine
+from l4slab.engines.registry import KERNEL
 
 if TYPE_CHECKING:
     from l4slab.results.differences import Change, Differences
@@ -111,7 +111,6 @@ def matrix(
     asked = tool.on_paths(one, rates, rtts)
     if dry_run:
         return _dry_run(asked, engine, out, as_json)
-    get_engine(engine).require()
     found = tool.run(asked, out, engine, workers, terminal.err())
     differences, judged = _compared(baseline, out, fail_on)
     command = _command(asked, stacks, queues, out)
@@ -144,7 +143,6 @@ def prove(stacks: tuple[str, ...], out: str, engine: str, workers: int | None, a
 
     options.refuse_empty(out=out)
     asked = tool.Asked(tool.rows(stacks), [tool.fifo("20Mbit", "20ms")], [tool.ALONE], duration="10s", qlog=True)
-    get_engine(engine).require()
     found = tool.run([asked], out, engine, workers, terminal.err())
     status = 0 if found.is_whole else 1
     if as_json:
@@ -161,7 +159,7 @@ def _dry_run(asked: Sequence[Asked], engine: str, out: str, as_json: bool) -> in
     from l4slab.tools import matrix as tool
 
     files = [file for one in asked for file in tool.experiments(one)]
-    summary.show_plans(campaign.plan(files, engine), out, as_json)
+    summary.show_plans(campaign.plan(files, engine), engine, out, as_json)
     return 0
 
 

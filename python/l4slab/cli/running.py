@@ -11,7 +11,6 @@ from typing import Any
 import click
 
 from l4slab.cli import options, terminal, verdicts
-from l4slab.engines.registry import get_engine
 
 
 @dataclass(frozen=True)
@@ -82,9 +81,8 @@ def _run(command: str, files: tuple[Path, ...] | list[Path], out: str | None, ho
     if how.dry_run:
         at_most = summary.LOOKED_AT
         plans = campaign.plan(files, how.engine, where=how.where, subset=subset, captures=how.captures, at_most=at_most)
-        summary.show_plans(plans, out, how.as_json)
+        summary.show_plans(plans, how.engine, out, how.as_json)
         return 0
-    get_engine(how.engine).require()
     results = campaign.run(
         files,
         out,

@@ -73,7 +73,6 @@ def search(
     for name, number, least in (("budget", budget, 1), ("cases", cases, 0), ("reduce", at_most, 0), ("seed", seed, 0)):
         if number < least:
             raise click.UsageError(f"--{name} {number} is not possible; give {least} or more")
-    get_engine(engine).require()
     folder = out or options.results_folder(f"search-{file.stem}", engine)
     if dry_run:
         return _estimate(file, budget, engine, as_json)

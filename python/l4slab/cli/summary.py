@@ -58,8 +58,8 @@ _RESPONSIVENESS = {
 }
 
 
-def show_plans(plans: list[Plan], out: str | None = None, as_json: bool = False) -> None:
-    """The sweeps, and their runs that are still to be done in the results folder `out`."""
+def show_plans(plans: list[Plan], engine: str, out: str | None = None, as_json: bool = False) -> None:
+    """The sweeps, their runs that are still to be done in the results folder `out`, and what the machine lacks."""
     from l4slab.api import campaign
     from l4slab.campaign.estimate import estimate
 
@@ -73,6 +73,7 @@ def show_plans(plans: list[Plan], out: str | None = None, as_json: bool = False)
                 "experiments": [_plan(plan) for plan in plans],
                 "folder": out,
                 "runs_to_do": round(len(todo) * factor),
+                "missing": list(map(str, campaign.missing(plans, engine))),
                 "estimate": asdict(estimate(todo).times(factor)),
             }
         )
@@ -90,6 +91,8 @@ def show_plans(plans: list[Plan], out: str | None = None, as_json: bool = False)
             terminal.say(expected.warning)
     else:
         terminal.say("All runs are done already.")
+    for error in campaign.missing(plans, engine):
+        terminal.say(f"This machine cannot run them yet: {error}")
 
 
 def _plan(plan: Plan) -> Keys:

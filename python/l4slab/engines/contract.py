@@ -26,6 +26,12 @@ class LackingError(ValueError):
     """The engine lacks something that this run needs. It can still do other runs of the sweep."""
 
 
+class MissingError(ValueError):
+    """A run needs something that can be installed on this machine: a stack, a program, a congestion control of the
+    kernel. All mistakes of the files are reported before it.
+    """
+
+
 @dataclass(frozen=True)
 class Recording:
     """The results of one run: the tables without their label columns (see `l4slab.base.metrics`)."""
@@ -151,7 +157,7 @@ class Engine(ABC):
     @abstractmethod
     def check(self, description: Description) -> None:
         """Raises ValueError with one sentence if this engine cannot do the run, LackingError if it could do other runs
-        of the sweep.
+        of the sweep, MissingError if only this machine cannot do it yet.
         """
 
     @abstractmethod

@@ -92,6 +92,7 @@ class Plan:
     collapsed: int = 0
     without_effect: list[str] = field(default_factory=list)
     lacking: dict[str, int] = field(default_factory=dict)  # left out because the engine cannot do them
+    missing: list[str] = field(default_factory=list)  # what this machine lacks for the runs that are to run now
     chosen: frozenset[str] | None = None  # the ids of a subset that is to run now; None: all
     remarks: list[str] = field(default_factory=list)  # on valid settings that are perhaps not intended
     tried: int | None = None  # combinations that were looked at, chosen at random, where not all were

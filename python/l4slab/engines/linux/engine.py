@@ -28,6 +28,7 @@ from l4slab.engines.contract import (
     Finding,
     LackingError,
     Live,
+    MissingError,
     Recording,
     Work,
     digest,
@@ -295,32 +296,29 @@ def disk_sentence(error: OSError) -> str:
 
 
 def refuse(run: Description, kernel: kernels.Kernel | None) -> None:
-    """Raises ValueError with what the laboratory cannot do, by name."""
+    """Raises ValueError with what the laboratory cannot do, by name, and then MissingError with what is not there."""
     if (own := files.refused(run)) is not None:
         raise LackingError(f"{own} is code for the simulator, which no kernel can run; use the sim engine")
     passes.refuse(run)
     refuse_precision(run, "linux")
-    controls = kernel.controls if kernel is not None else None
     qdiscs = kernel.qdiscs if kernel is not None else ()
     if len(run["flows"]) > lab.MAX_FLOWS:
         raise ValueError(f"the linux engine has at most {lab.MAX_FLOWS} flow groups; use count, or the sim engine")
     carried.refuse(run)
     for spec in run["flows"]:
         if spec["kind"] == "responsiveness":
-            _refuse_tcp(spec, f'flow "{spec["name"]}"', controls)
+            _refuse_tcp(spec, f'flow "{spec["name"]}"')
     run = carried.carried(run)
     for spec in run["flows"]:
         name = f'flow "{spec["name"]}"'
-        if spec["kind"] == "program":
-            programs.refuse(spec, name, controls)
-        elif spec["kind"] not in ("tcp", "cbr"):
+        if spec["kind"] not in ("tcp", "cbr", "program"):
             raise ValueError(f'{name}: the linux engine has no kind = "{spec["kind"]}" yet; use the sim engine')
         if spec["count"] > lab.MAX_COUNT:
             raise ValueError(f"{name}: the linux engine has at most count = {lab.MAX_COUNT}; use the sim engine")
         if spec["kind"] == "cbr" and spec["packet_bytes"] > lab.MTU_FRAME:
             raise ValueError(f'{name}: the linux engine has no packets above {lab.MTU_FRAME}B; write packet = "1514B"')
         if spec["kind"] == "tcp":
-            _refuse_tcp(spec, name, controls)
+            _refuse_tcp(spec, name)
             if (spec.get("mtu_bytes") or _LEAST_MTU) < _LEAST_MTU:
                 raise ValueError(
                     f'{name}: the kernel\'s TCP has segments of at least 36 B; write mtu = "{_LEAST_MTU}B", or use the '
@@ -361,6 +359,19 @@ def refuse(run: Description, kernel: kernels.Kernel | None) -> None:
                     "write it as [impair] before the link, or use the sim engine"
                 )
     lab.module_parameters(run)
+    _require(run, kernel.controls if kernel is not None else None)
+
+
+def _require(run: Description, controls: tuple[str, ...] | None) -> None:
+    """Raises MissingError with what the kernel or the machine lacks for this run."""
+    for spec in run["flows"]:
+        cc = spec.get("cc")
+        if controls is not None and cc is not None and cc not in controls:
+            raise MissingError(
+                f'flow "{spec["name"]}": this kernel has no congestion control "{cc}" (it has {", ".join(controls)}); '
+                f'use one of them, build again with "{_BUILD}", or use the sim engine'
+            )
+    programs.require(run)
 
 
 # Queues that sort packets by DSCP, and the IP packet of TCP's least segment (`TCP_MIN_SND_MSS` with time stamps).
@@ -466,16 +477,11 @@ def _refuse_trace(link: Link) -> None:
 _ALWAYS_ECN = {entry["name"]: entry["ecn"] for entry in _core.controllers() if entry["needs_ecn"]}
 
 
-def _refuse_tcp(spec: TcpFlow | ResponsivenessFlow, name: str, controls: tuple[str, ...] | None) -> None:
+def _refuse_tcp(spec: TcpFlow | ResponsivenessFlow, name: str) -> None:
     cc = spec["cc"]
     if not flows.controller(cc)["in_linux"]:
         raise LackingError(f"no Linux kernel has {cc}")
     if "sce" in (spec["ecn"], spec["peer_ecn"]):
         raise ValueError(f'{name}: no Linux kernel has SCE; write "classic" instead of "sce", or use the sim engine')
-    if controls is not None and cc not in controls:
-        raise ValueError(
-            f'{name}: this kernel has no congestion control "{cc}" (it has {", ".join(controls)}); '
-            f'use one of them, build again with "{_BUILD}", or use the sim engine'
-        )
     if cc in _ALWAYS_ECN and spec["ecn"] == "off":
         raise ValueError(f'{name}: the kernel\'s {cc} always asks for ECN; write ecn = "{_ALWAYS_ECN[cc]}"')

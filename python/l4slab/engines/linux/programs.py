@@ -14,8 +14,9 @@ from pathlib import Path
 from urllib.parse import quote
 
 from l4slab import stacks
-from l4slab.base.errors import one_line, suggest
+from l4slab.base.errors import one_line
 from l4slab.base.run import ProgramFlow, Run, Sending
+from l4slab.engines.contract import MissingError
 from l4slab.engines.linux.flows import Flow, ipv6
 from l4slab.engines.linux.machine import Machine
 from l4slab.experimentfile.traffic import NUMBER, OUT, SERVER, SERVER6
@@ -38,11 +39,17 @@ _STANDS_S = 120.0
 _STANDS_S_PER_GBIT = 400.0
 
 
-def refuse(spec: ProgramFlow, name: str, controls: tuple[str, ...] | None) -> None:
-    """Raises ValueError with one sentence where the programs are not there, or the kernel has not got `cc`."""
+def require(run: Run) -> None:
+    """Raises MissingError with one sentence where a stack or a program of the flows is not on this machine."""
+    for spec in run["flows"]:
+        if spec["kind"] == "program":
+            _require(spec, f'flow "{spec["name"]}"')
+
+
+def _require(spec: ProgramFlow, name: str) -> None:
     if (stack := spec.get("stack")) is not None and not stacks.is_built(stack["build"]):
         which = stack["name"] if stack["name"] in stacks.names() else "FOLDER, the folder that the file names"
-        raise ValueError(
+        raise MissingError(
             f'{name}: stack = "{stack["name"]}" is not built (there is no {stacks.cache() / stack["build"]}); build it '
             f"with: l4slab stacks build {which}"
         )
@@ -51,13 +58,9 @@ def refuse(spec: ProgramFlow, name: str, controls: tuple[str, ...] | None) -> No
         if shutil.which(first) is not None:
             continue
         if Path(first).is_file():
-            raise ValueError(f'{name}: {role} = "{command}": {first} is no program; make it executable')
+            raise MissingError(f'{name}: {role} = "{command}": {first} is no program; make it executable')
         where = "there is no such file" if "/" in first else "no program of this name is in PATH"
-        raise ValueError(f'{name}: {role} = "{command}": {where}; install {first}, or give its path')
-    if controls is not None and spec["cc"] is not None and spec["cc"] not in controls:
-        raise ValueError(
-            f'{name}: this kernel has no congestion control "{spec["cc"]}"; {suggest(spec["cc"], controls)}'
-        )
+        raise MissingError(f'{name}: {role} = "{command}": {where}; install {first}, or give its path')
 
 
 def logging_flow(run: Run) -> str | None:

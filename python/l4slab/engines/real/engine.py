@@ -194,9 +194,7 @@ def refuse(run: Description, controls: tuple[str, ...], free: tuple[str, ...] | 
     run = carried.carried(run)
     for spec in run["flows"]:
         name = f'flow "{spec["name"]}"'
-        if spec["kind"] == "program":
-            programs.refuse(spec, name, None)
-        elif spec["kind"] not in ("tcp", "cbr"):
+        if spec["kind"] not in ("tcp", "cbr", "program"):
             raise ValueError(f'{name}: the real engine has no kind = "{spec["kind"]}"; use the sim engine')
         if not spec["path"]:
             raise ValueError(f"{name} crosses no link; give it a path, or use the sim engine")
@@ -230,6 +228,7 @@ def refuse(run: Description, controls: tuple[str, ...], free: tuple[str, ...] | 
             f"the real engine leaves the modules of this machine's kernel as they are, and {parameter} would change; "
             "leave that option out, or use another engine"
         )
+    programs.require(run)
 
 
 def path_of(run: Description) -> Run:

@@ -124,7 +124,7 @@ def agree(
     if folder.exists() and not folder.is_dir():
         raise InputError("is a file; give --out a folder", file=folder)
     plans = plan(files, trials, engine)
-    get_engine(engine).require()
+    campaign.require(plans[engine], engine)
     failures = []
     for name, of_engine in plans.items():
         if console is not None:

@@ -67,9 +67,9 @@ def agree(
 
     Raises InputError, StoreError, and Interrupted on Ctrl-C.
     """
-    for name in names:
-        get_engine(engine_of(name)).require()
     plans = plan(files, names, trials)
+    for name, of_kernel in zip(names, plans, strict=True):
+        campaign.require(of_kernel, engine_of(name))
     failures = []
     for name, of_kernel in zip(names, plans, strict=True):
         if console is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,7 +17,7 @@ from l4slab.base.packaged import requirements
 from l4slab.base.progress import duration_text
 from l4slab.base.values import Keys
 from l4slab.campaign.estimate import estimate
-from l4slab.engines.contract import LackingError
+from l4slab.engines.contract import LackingError, MissingError
 from l4slab.engines.registry import DEFAULT, KERNEL, get_engine
 from l4slab.results.claims import Claim, quoted
 from l4slab.tools.check import programs
@@ -143,7 +144,8 @@ def possible(asked: Suite, engine: str) -> Suite:
     runner = get_engine(engine)
     (alone,) = sweep.expand(load(_alone(asked.tested), {}), engine).runs
     try:
-        runner.check(alone.description)
+        with suppress(MissingError):  # that is told when it is to run
+            runner.check(alone.description)
     except ValueError as error:
         raise InputError(f"cannot be checked with --engine {engine}: {error}", key=asked.cc) from None
     kept: list[Experiment] = []
@@ -154,7 +156,8 @@ def possible(asked: Suite, engine: str) -> Suite:
         ran = 0
         for run in plan.runs:
             try:
-                runner.check(run.description)
+                with suppress(MissingError):
+                    runner.check(run.description)
                 ran += 1
             except LackingError as error:
                 reasons.setdefault(str(error), True)

@@ -174,6 +174,7 @@ def search(
     if remote.is_url(out):
         raise InputError("is a URL; a search needs a folder of this machine", file=out)
     space, objective = prepare(file)
+    get_engine(engine).require()
     judge = get_engine(KERNEL)
     asked = judge.lacking() is None if kernel is None else kernel
     if kernel:

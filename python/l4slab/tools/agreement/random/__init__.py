@@ -170,8 +170,8 @@ def agree(
     if workers is not None and workers < 1:
         raise InputError(f"--workers {workers} is not possible; give 1 or more")
     workers = workers or system.cores()
-    get_engine(engine).require()
     scenarios = draw(files, count, seed)
+    get_engine(engine).require()
     (folder / "scenarios").mkdir(parents=True, exist_ok=True)
     for scenario in scenarios:
         _write(folder / "scenarios" / f"{scenario.name}.toml", scenario, seed)
