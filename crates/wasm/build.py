@@ -37,7 +37,9 @@ def main() -> int:
         file.unlink(missing_ok=True)
         print(f"dev.sh: the page is built without the core as WebAssembly: {error}", file=sys.stderr)
         return 0
-    command = ["cargo", "build", "--quiet", "--locked", "--package", "l4slab-wasm", "--profile", "wasm"]
+    command = ["cargo", "build", "--locked", "--package", "l4slab-wasm", "--profile", "wasm"]
+    if file.is_file():  # the first time takes minutes, and cargo says what it compiles
+        command.append("--quiet")
     environment = os.environ | environment | {"CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS": shared_paths()}
     code = subprocess.run([*command, "--target", TARGET, *options], cwd=ROOT, env=environment).returncode
     if code == 0 and (not file.is_file() or file.read_bytes() != BUILT.read_bytes()):
