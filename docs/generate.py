@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from accuracy import markdown as accuracy
 from citations import markdown as citations
 from keys import keys
 from l4slab import _core
@@ -217,6 +218,7 @@ def main() -> None:
         "web/src/generated/keys.json": json.dumps(keys(), indent=1) + "\n",
         "web/src/generated/media.json": json.dumps(media_words(), indent=1) + "\n",
         "web/src/model/defaults.json": json.dumps(short_forms(), indent=2) + "\n",
+        "docs/accuracy.md": accuracy(),
         "docs/parameters.md": parameters.markdown(),
         "docs/generated/citations.md": citations(),
         "python/l4slab/experimentfile/experiment.schema.json": json.dumps(experiment_schema(), indent=1) + "\n",
