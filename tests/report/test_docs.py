@@ -6,11 +6,13 @@ import tomllib
 from importlib.resources import files
 from pathlib import Path
 
+import click
 import jsonschema
 import pytest
-from l4slab import cli, experimentfile
+from l4slab import _core, cli, experimentfile, stacks
 from l4slab.base import metrics
 from l4slab.cli import parameters
+from l4slab.engines import registry
 from l4slab.experimentfile import classes, tables, traffic
 from l4slab.results import bars, claims, figures, published
 from l4slab.sweep import expand
@@ -47,6 +49,57 @@ def test_every_section_is_described() -> None:
     text = (DOCS / "experiment-file.md").read_text("utf-8")
     for section in experimentfile.SECTIONS:
         assert f"[{section}" in text, section
+
+
+def commands() -> dict[str, click.Command]:
+    """Every command by the words that call it; a group only by its commands."""
+    found: dict[str, click.Command] = {}
+    groups: list[tuple[str, click.Group]] = [("", cli.cli)]
+    for before, group in groups:
+        for name, one in group.commands.items():
+            if isinstance(one, click.Group):
+                groups.append((f"{before}{name} ", one))
+            else:
+                found[before + name] = one
+    return found
+
+
+@pytest.mark.parametrize(
+    ("option", "heading"), [("--json", "For scripts"), ("--junit", "For CI"), ("--summary", "For CI")]
+)
+def test_the_commands_with_an_option_are_named(option: str, heading: str) -> None:
+    having = {name for name, one in commands().items() if any(option in of_it.opts for of_it in one.params)}
+    section = (DOCS / "command-line.md").read_text("utf-8").partition(f"## {heading}\n\n")[2]
+    first = section.partition("\n\n")[0].partition(" (`export")[0]
+    assert set(re.findall(r"`([a-z ]+)`", first)) == having - {"export"}, "export --json writes tables"
+
+
+def test_every_command_answers_a_question() -> None:
+    text = (DOCS / "which-command.md").read_text("utf-8")
+    told = re.findall(r"l4slab ((?:(?:stacks|linux) )?[a-z]+)", text)
+    assert set(told) <= commands().keys()
+    assert {name for name in commands() if " " not in name} <= set(told), "groups have pages of their own"
+    listed = re.findall(
+        r"^\| `((?:(?:stacks|linux) )?[a-z]+)", (DOCS / "command-line.md").read_text("utf-8"), re.MULTILINE
+    )
+    assert commands().keys() <= set(listed)
+
+
+def test_pages_know_every_engine_and_medium() -> None:
+    for page in ("comparison.md", "glossary.md", "command-line.md"):
+        assert set(registry.ENGINES) <= code(page), page
+    known = (DOCS / "access.md").read_text("utf-8")
+    assert all(f"## `{medium['name']}`" in known for medium in _core.media())
+
+
+def test_readme_counts_the_stacks() -> None:
+    programs = {name for name in stacks.names() if stacks.find(name).recipe.kind == "program"} - {"kernel"}
+    numbers = ["eight", "nine", "ten", "eleven", "twelve", "thirteen"]
+    said = re.search(r"compares (\w+) QUIC stacks", " ".join((ROOT / "README.md").read_text("utf-8").split()))
+    assert said is not None
+    assert numbers.index(said[1]) + 8 == len(programs)
+    rows = re.findall(r"^\| `([\w-]+)`", (DOCS / "stacks.md").read_text("utf-8").partition("## Calls")[0], re.MULTILINE)
+    assert sorted(rows) == sorted(stacks.names())
 
 
 @pytest.mark.parametrize(
