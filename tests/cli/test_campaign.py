@@ -7,6 +7,7 @@ from pathlib import Path
 import l4slab
 import polars as pl
 import pytest
+from l4slab import report
 from l4slab.api import campaign
 from l4slab.base.errors import InputError
 from l4slab.cli import main, summary
@@ -154,3 +155,49 @@ def test_status_is_told_by_the_command(file: Path, tmp_path: Path, capsys: pytes
     assert told[3].endswith(f"MB in {tmp_path / 'out'}")
     assert main(["status", str(tmp_path)]) == 2
     assert "is not a results folder" in capsys.readouterr().err
+
+
+def test_the_table_is_printed_before_the_report_is_written(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    printed = []
+
+    def write(folder: Path, *_: object) -> None:
+        printed.append(capsys.readouterr().out)
+        (folder / "report.html").write_text("drawn")
+
+    monkeypatch.setattr(report, "write_report", write)
+    command = ["run", str(file), "--out", str(tmp_path / "out")]
+    assert main(command) == 0
+    (before,) = printed
+    assert "Flows, mean over trials" in before
+    assert "CoDel" in before
+    assert capsys.readouterr().out == f"\nReport: {tmp_path / 'out'}/report.html\n"
+
+
+def test_no_report_writes_none_until_it_is_asked_for(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    assert main(["run", str(file), "--out", str(out), "--no-report"]) == 0
+    assert "Report" not in capsys.readouterr().out
+    assert not (out / "report.html").exists()
+    assert main(["report", str(out)]) == 0
+    assert (out / "report.html").exists()
+
+
+def test_what_has_not_changed_is_not_written_again(file: Path, tmp_path: Path) -> None:
+    def written() -> dict[str, int]:
+        return {str(path): path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*") if path.is_file()}
+
+    file.write_text(EXPERIMENT + '[[claim]]\nid = "some"\nsql = "select count(*) > 0 from flows"\n')
+    command = ["run", str(file), "--out", str(tmp_path / "out")]
+    assert main(command) == 0
+    first = written()
+    assert main(command) == 0
+    assert written() == first
+    file.write_text(file.read_text().replace("count(*) > 0", "count(*) > 1"))
+    assert main(command) == 0
+    changed = {Path(name).name for name, time in written().items() if first.get(name) != time}
+    assert {"report.html", "two.toml"} <= changed
+    assert not changed & {"flows.parquet", "series.parquet"}

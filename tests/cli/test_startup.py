@@ -42,6 +42,8 @@ def test_what_draws_nothing_leaves_matplotlib_out(tmp_path: Path) -> None:
         '[[flow]]\nname = "a"\ncc = "cubic"\nrtt = "10ms"\n'
     )
     assert "matplotlib" not in imported(["run", str(file), "--dry-run"])
+    # Nor what a file without SQL does not need.
+    assert imported(["run", str(file), "--no-report", "--out", str(tmp_path / "out")]) == ["polars", "pydantic"]
 
 
 def test_the_package_fetches_a_name_when_it_is_asked_for() -> None:
@@ -73,4 +75,4 @@ def test_every_command_and_option_is_documented() -> None:
         assert f"`{name}" in page, name
         for option in command.params if name in ("run", "reproduce", "export", "compare") else ():
             long = next((one for one in option.opts if one.startswith("--")), None)
-            assert long in (None, "--engine", "--full", "--captures") or f"`{long}" in page, (name, long)
+            assert long in (None, "--engine", "--full", "--captures", "--report") or f"`{long}" in page, (name, long)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -182,12 +182,15 @@ def run(
     where: str | None = None,
     subset: bool = False,
     captures: bool = True,
+    report: bool = True,
+    shown: Callable[[Results], None] | None = None,
 ) -> Results:
     """Run one or several experiments: files, objects of the class `Experiment`, or dicts that have what a file has.
 
-    With `out`, results are kept in that folder or at that URL (runs that are already there are not repeated, and
-    `report.html` is written); without, nothing is written. `workers` defaults to all cores; `dask` is a scheduler's
-    address; progress goes to `console`; `trials`, `where`, `subset` and `captures` are as in `plan`.
+    With `out`, results are kept in that folder or at that URL (runs that are already there are not repeated, and with
+    `report`, `report.html` is written); without, nothing is written. `workers` defaults to all cores; `dask` is a
+    scheduler's address; progress goes to `console`; `trials`, `where`, `subset` and `captures` are as in `plan`.
+    `shown` gets the results when the tables are there, before the report is written.
 
     Raises InputError, StoreError, and Interrupted on Ctrl-C.
     """
@@ -203,7 +206,9 @@ def run(
         results = _run_in_memory(plans, pool, console)
     else:
         with _store(out) as store:
-            results = _run_in_store(plans, pool, console, store)
+            results = _run_in_store(plans, pool, console, store, report, shown)
+    if out is None and shown is not None:
+        shown(results)
     if results.failures and console is None:
         failed, reason = results.failures[0]
         warnings.warn(f"{counted(len(results.failures), 'run')} failed, the first ({failed}): {reason}", stacklevel=2)
@@ -228,7 +233,12 @@ def _run_in_memory(plans: list[Plan], pool: AbstractContextManager[Pool], consol
 
 
 def _run_in_store(
-    plans: list[Plan], pool: AbstractContextManager[Pool], console: Console | None, store: Store
+    plans: list[Plan],
+    pool: AbstractContextManager[Pool],
+    console: Console | None,
+    store: Store,
+    report: bool,
+    shown: Callable[[Results], None] | None,
 ) -> Results:
     given = {plan.experiment.name for plan in plans}
     others = _plans_of(store, (file for file in store.experiment_files() if file.stem not in given))
@@ -260,7 +270,13 @@ def _run_in_store(
     try:
         failures = _compute(todo, pool, console, keep, tick, store.folder.absolute())
         store.flush()
-        notes += _finish(store, [*plans, *others], console)
+        notes += _finish(store, _tables, [*plans, *others], console)
+        results = Results(store.folder, failures=failures, notes=notes, report=store.report if report else None)
+        if shown is not None:
+            shown(results)
+        if report:
+            _finish(store, _report, [*plans, *others], console)
+        store.publish()
     except KeyboardInterrupt:
         store.flush()
         left = len({run.id for run in todo} - store.finished())
@@ -269,13 +285,18 @@ def _run_in_store(
     except ClusterError:
         store.flush()
         raise
-    return Results(store.folder, failures=failures, notes=notes, report=store.report)
+    return results
 
 
-def _finish(store: Store, plans: list[Plan], console: Console | None) -> list[str]:
-    """Tables, claims and report of everything the folder holds. Raises InputError where a part is damaged."""
+# Writes what follows from the parts, and says in sentences what was left out.
+_Step = Callable[[Store, list[Plan], Console], list[str]]
+
+
+def _finish(store: Store, step: _Step, plans: list[Plan], console: Console | None) -> list[str]:
+    """Do a step of everything the folder holds. Raises InputError where a part is damaged."""
+    told = console or Console(quiet=True)
     try:
-        return _finished(store, plans, console)
+        return step(store, plans, told)
     except L4slabError:
         raise
     except Exception:
@@ -286,13 +307,22 @@ def _finish(store: Store, plans: list[Plan], console: Console | None) -> list[st
         if damage.damaged(store.folder) is None:
             raise
     store.forget_tables()
-    return _finished(store, plans, console)
+    notes = _tables(store, plans, told)
+    return notes if step is _tables else step(store, plans, told)
 
 
-def _finished(store: Store, plans: list[Plan], console: Console | None) -> list[str]:
+def _report(store: Store, plans: list[Plan], console: Console) -> list[str]:
+    """Write the report."""
     from l4slab.report import write_report
 
-    with working(console or Console(quiet=True)) as told:
+    with working(console) as told, store.writing():
+        write_report(store.folder, {plan.experiment.name: plan for plan in plans}, told)
+    return []
+
+
+def _tables(store: Store, plans: list[Plan], console: Console) -> list[str]:
+    """Write the tables, with the verdicts on claims."""
+    with working(console) as told:
         told("Writing the tables", None)
         unused = store.consolidate(plans)
         # `flows` and `links` are small and read by nearly every query.
@@ -301,9 +331,6 @@ def _finished(store: Store, plans: list[Plan], console: Console | None) -> list[
         experiments = [plan.experiment for plan in plans]
         store.write("claims", claims.evaluate(experiments, tables))
         store.write("published", published.evaluate(experiments, tables))
-        with store.writing():
-            write_report(store.folder, {plan.experiment.name: plan for plan in plans}, told)
-    store.publish()
     if not unused:
         return []
     return [
@@ -395,7 +422,9 @@ def report(out: Path | str, figures: str | None = None, console: Console | None 
                 "the command to that build",
                 file=out,
             )
-        _finish(store, plans, console)
+        _finish(store, _tables, plans, console)
+        _finish(store, _report, plans, console)
+        store.publish()
         if figures is not None:
             from l4slab.report import save_figures
 

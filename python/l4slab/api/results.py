@@ -12,7 +12,6 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import duckdb
 import polars as pl
 
 from l4slab import experimentfile
@@ -133,6 +132,8 @@ class Results:
             return self._selected(query, columns)
 
     def _selected(self, query: str, columns: Sequence[str]) -> pl.DataFrame:
+        import duckdb
+
         sources = {name: self._source(name) for name in (*metrics.TABLES, "claims", "published")}
         with claims.connect_to(sources) as connection:
             for name in metrics.TABLES:

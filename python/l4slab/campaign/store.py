@@ -24,6 +24,7 @@ object store in steps. Arrow streams, Parquet's row groups and columns, and SQL 
 
 from __future__ import annotations
 
+import filecmp
 import hashlib
 import io
 import json
@@ -533,12 +534,17 @@ def _write_bytes(content: bytes, file: IO[bytes]) -> None:
 
 
 def _replace(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
-    """Write a file so that a reader, or a kill, sees the old one or the new one, whole."""
+    """Write a file so that a reader, or a kill, sees the old one or the new one, whole. One that stays the same is left
+    alone, with its time.
+    """
     temporary = path.with_name(f".{path.name}.tmp")
     try:
         with temporary.open("wb") as file:
             write(file)
             file.flush()
+            if path.is_file() and filecmp.cmp(temporary, path, shallow=False):
+                temporary.unlink()
+                return
             os.fsync(file.fileno())
         temporary.replace(path)
     except BaseException:

@@ -86,4 +86,7 @@ workers = click.option("--workers", type=int, metavar="N", help="Runs at a time;
 captures = click.option(
     "--captures/--no-captures", default=True, help="Write the packet captures that the files request."
 )
+report = click.option(
+    "--report/--no-report", default=True, help="Write report.html; l4slab report DIR writes it later."
+)
 as_json = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, for scripts.")

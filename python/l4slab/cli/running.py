@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from l4slab.cli import options, terminal, verdicts
+
+if TYPE_CHECKING:
+    from l4slab.api.results import Results
 
 
 @dataclass(frozen=True)
@@ -22,6 +26,7 @@ class _How:
     dask: str | None
     where: str | None
     captures: bool
+    report: bool
     dry_run: bool
     as_json: bool
     outputs: verdicts.Outputs
@@ -36,6 +41,7 @@ def _how(command: Callable[..., int]) -> Callable[..., int]:
     @options.dask
     @options.where
     @options.captures
+    @options.report
     @options.dry_run
     @options.as_json
     @wraps(command)
@@ -83,6 +89,13 @@ def _run(command: str, files: tuple[Path, ...] | list[Path], out: str | None, ho
         plans = campaign.plan(files, how.engine, where=how.where, subset=subset, captures=how.captures, at_most=at_most)
         summary.show_plans(plans, how.engine, out, how.as_json)
         return 0
+    status = 0
+
+    def show(results: Results) -> None:
+        nonlocal status
+        status = summary.show_results(results, how.as_json)
+        sys.stdout.flush()
+
     results = campaign.run(
         files,
         out,
@@ -93,6 +106,10 @@ def _run(command: str, files: tuple[Path, ...] | list[Path], out: str | None, ho
         where=how.where,
         subset=subset,
         captures=how.captures,
+        report=how.report,
+        shown=show,
     )
     how.outputs.write(lambda: summary.outcome(results, f"l4slab {command}"))
-    return summary.show_results(results, how.as_json)
+    if results.report is not None and not how.as_json:
+        terminal.say(f"\nReport: {results.report}")
+    return status

@@ -148,9 +148,9 @@ def show_results(results: Results, as_json: bool = False) -> int:
     for note in results.notes:
         if LEFT_OUT in note:
             terminal.err().print(note, markup=False)
-    if results.report is not None:
-        terminal.say(f"\nReport: {results.report}")
     tallied = _tallied(results.claims)
+    if tallied:
+        terminal.say("")
     for text in tallied[:-1]:
         terminal.say(text)
     for text in tallied[-1:]:

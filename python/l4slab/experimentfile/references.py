@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import glob
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-import duckdb
 import polars as pl
 
 from l4slab import stacks
@@ -19,6 +19,9 @@ from l4slab.base.values import Keys
 from l4slab.experimentfile import Experiment, show
 from l4slab.experimentfile.traces import is_beside
 from l4slab.experimentfile.wording import PLACEHOLDER
+
+if TYPE_CHECKING:
+    import duckdb
 
 
 def names(experiment: Experiment) -> list[str]:

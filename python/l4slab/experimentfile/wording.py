@@ -41,7 +41,8 @@ class Table(BaseModel):
     """
 
     section: ClassVar[str] = ""  # of models whose tables are the whole of a [[section]]
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    # Models are built when they are first used: a file uses few of them.
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
 
     def __init__(self, /, *unnamed: Any, **values: Any):
         """From Python. Raises InputError."""

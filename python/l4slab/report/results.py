@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import filecmp
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -255,10 +256,13 @@ def short_names(factors: Sequence[str]) -> list[str]:
 
 
 def replace(path: Path, write_to: Any) -> None:
-    """Write a file so that a reader sees the old one or the new one, whole."""
+    """Write a file so that a reader sees the old one or the new one, whole. One that stays the same is left alone."""
     temporary = path.with_name(f".{path.name}.tmp")
     write_to(temporary)
-    temporary.replace(path)
+    if path.is_file() and filecmp.cmp(temporary, path, shallow=False):
+        temporary.unlink()
+    else:
+        temporary.replace(path)
 
 
 def load(folder: Path, plans: Mapping[str, Plan] | None = None) -> Folder:

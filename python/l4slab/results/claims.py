@@ -14,9 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Literal, TypedDict, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
 
-import duckdb
 import polars as pl
 from pydantic import Field
 
@@ -27,6 +26,9 @@ from l4slab.base.numbers import counted
 from l4slab.base.values import Keys, Row, Value
 from l4slab.experimentfile import Experiment, Table, show
 from l4slab.sweep import Plan, columns_of, levels_of, sql_reason
+
+if TYPE_CHECKING:
+    import duckdb
 
 # Key in the evidence of a claim: a hint about its query.
 HINT = "hint"
@@ -176,6 +178,8 @@ def shown_verdict(kind: str, verdict: str) -> str:
 
 def connect(files: Iterable[str] = ()) -> duckdb.DuckDBPyConnection:
     """An empty database without access to the network, nor to files but these (absolute paths)."""
+    import duckdb
+
     paths = ", ".join(map(quoted, files))
     if not paths:
         return frames.connect()
@@ -278,6 +282,8 @@ def select(
     connection: duckdb.DuckDBPyConnection, sql: str, file: Path, place: str, columns: Iterable[str] = ()
 ) -> duckdb.DuckDBPyRelation:
     """The query of an experiment file, ready to run. Raises InputError unless it is one SELECT with these columns."""
+    import duckdb
+
     try:
         statements = connection.extract_statements(sql)
         if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
@@ -346,6 +352,8 @@ def _names(experiments: Iterable[Experiment]) -> dict[str, list[str]]:
 
 
 def _verdict(connection: duckdb.DuckDBPyConnection, claim: Claim) -> tuple[str, Keys]:
+    import duckdb
+
     try:
         cursor = connection.execute(claim.sql)
         names = [column[0] for column in cursor.description or []]

@@ -14,9 +14,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
-import duckdb
 import polars as pl
 from pydantic import Field
 
@@ -26,6 +25,9 @@ from l4slab.base.values import Keys, Row
 from l4slab.experimentfile import Experiment, Table, references, show
 from l4slab.results.claims import connect_empty, connect_to, quoted, require_numbers, select, show_experiment
 from l4slab.sweep import Plan
+
+if TYPE_CHECKING:
+    import duckdb
 
 _ROWS = ("quantity", "published", "measured")
 
@@ -127,6 +129,7 @@ def evaluate(experiments: Sequence[Experiment], tables: Mapping[str, pl.DataFram
 
 
 def _compare(connection: duckdb.DuckDBPyConnection, experiment: Experiment, figure: Published) -> Iterator[Row]:
+
     common: Row = {
         "experiment": experiment.name,
         "id": figure.id,

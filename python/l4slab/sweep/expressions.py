@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import duckdb
 import polars as pl
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
@@ -21,6 +21,9 @@ from l4slab.base.units import si
 from l4slab.experimentfile import Experiment, show
 from l4slab.experimentfile.tables import TOP_FACTORS, Top
 from l4slab.sweep.combination import Combination, Section, levels_of, mentions, model_of, sweepable, typed
+
+if TYPE_CHECKING:
+    import duckdb
 
 # A value per combination, by the name that SQL has for it.
 Columns = dict[str, list[object]]
@@ -50,6 +53,8 @@ def evaluate(
     if not expressions and where is None:
         yield from ((combination, None) for combination in combinations)
         return
+    import duckdb
+
     text = " ".join([*expressions.values(), where.sql if where else ""])
     columns, differing = _sql_columns(experiment, combinations, text)
     with frames.connect() as connection:
@@ -119,6 +124,8 @@ def _not_evaluated(
 
 def _one_expression(connection: duckdb.DuckDBPyConnection, expression: str) -> None:
     """Refuse text that closes the parenthesis it is put into."""
+    import duckdb
+
     if len(connection.extract_statements(f"select ({expression})")) != 1:
         raise duckdb.ParserException("more than one expression")
 
