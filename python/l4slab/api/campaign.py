@@ -22,6 +22,7 @@ from l4slab.base.errors import InputError, L4slabError
 from l4slab.base.hints import unmatched
 from l4slab.base.numbers import counted
 from l4slab.base.progress import Reporter, Silent, reporting, working
+from l4slab.base.values import Value
 from l4slab.campaign import alike, executors, remote
 from l4slab.campaign.estimate import longest, too_long
 from l4slab.campaign.executors import ClusterError, Failure, Pool
@@ -55,17 +56,19 @@ def plan(
     captures: bool = True,
     at_most: int | None = None,
     console: Console | None = None,
+    changes: Mapping[str, Value] | None = None,
 ) -> list[Plan]:
     """Read and expand experiments, and check everything that can be checked before a run.
 
     `trials` has other numbers of trials than the files, by the file's name without .toml. `where` chooses the runs to
     do, by an SQL condition over factors, keys and `trial`; with `subset`, each file's own `subset` does. Without
     `captures`, none are written, whatever the files say. `at_most` is of `sweep.expand`; `console` is told of so many
-    combinations that they take long.
+    combinations that they take long. `changes` are other values than those of the files, by dotted key as
+    `run --set` has them.
     Raises InputError.
     """
     paths.require_folder()
-    plans = _expand(files, get_engine(engine), trials, where, subset, captures, at_most, console)
+    plans = _expand(files, get_engine(engine), trials, where, subset, captures, at_most, console, changes)
     if where is not None and not any(plan.todo for plan in plans) and all(plan.is_whole for plan in plans):
         raise _none_chosen(where, plans)
     _check(plans)
@@ -119,10 +122,11 @@ def _expand(
     captures: bool = True,
     at_most: int | None = None,
     console: Console | None = None,
+    changes: Mapping[str, Value] | None = None,
 ) -> list[Plan]:
     experiments: dict[str, Experiment] = {}
     for file in files:
-        experiment = load(file, trials or {})
+        experiment = load(file, trials or {}, changes)
         if (other := experiments.get(experiment.name)) is not None and other.file == experiment.file:
             raise InputError("is given twice; give it once", file=experiment.file)
         if other is not None:
@@ -184,13 +188,14 @@ def run(
     captures: bool = True,
     report: bool = True,
     shown: Callable[[Results], None] | None = None,
+    changes: Mapping[str, Value] | None = None,
 ) -> Results:
     """Run one or several experiments: files, objects of the class `Experiment`, or dicts that have what a file has.
 
     With `out`, results are kept in that folder or at that URL (runs that are already there are not repeated, and with
     `report`, `report.html` is written); without, nothing is written. `workers` defaults to all cores; `dask` is a
-    scheduler's address; progress goes to `console`; `trials`, `where`, `subset` and `captures` are as in `plan`.
-    `shown` gets the results when the tables are there, before the report is written.
+    scheduler's address; progress goes to `console`; `trials`, `where`, `subset`, `captures` and `changes` are
+    as in `plan`. `shown` gets the results when the tables are there, before the report is written.
 
     Raises InputError, StoreError, and Interrupted on Ctrl-C.
     """
@@ -199,7 +204,7 @@ def run(
         raise InputError("no experiment is given; give a file, an l4slab.Experiment or a dict like a file")
     if isinstance(out, str) and not out.strip():
         raise InputError("out is empty; give a folder or a URL, or leave it out")
-    plans = plan(described, engine, trials, where, subset, captures, console=console)
+    plans = plan(described, engine, trials, where, subset, captures, console=console, changes=changes)
     require(plans, engine)
     pool = executors.dask(dask) if dask else executors.local(workers, engine)
     if out is None:

@@ -112,14 +112,18 @@ Described = Path | str | Experiment | Mapping[str, object]
 _DESCRIBED = (Path, str, Experiment, Mapping)
 
 
-def load(described: Described, trials: Mapping[str, int]) -> experimentfile.Experiment:
-    """An experiment with its structure checked; `trials` are other numbers of them, by name. Raises InputError."""
+def load(
+    described: Described, trials: Mapping[str, int], changes: Mapping[str, Value] | None = None
+) -> experimentfile.Experiment:
+    """An experiment with its structure checked; `trials` are other numbers of them, by name, `changes` other values of
+    every experiment, by dotted key. Raises InputError.
+    """
     if isinstance(described, Path | str):
-        return experimentfile.load(described, trials.get(Path(described).stem))
+        return experimentfile.load(described, trials.get(Path(described).stem), changes)
     name = described.name if isinstance(described, Experiment) else "experiment"
     written = described.written() if isinstance(described, Experiment) else described
     document = {key: _plain(value, key) for key, value in written.items()}
-    return experimentfile.parse(to_toml(document).encode(), Path(name), trials.get(name))
+    return experimentfile.parse(to_toml(document).encode(), Path(name), trials.get(name), changes)
 
 
 def listed(described: Described | Sequence[Described]) -> list[Described]:

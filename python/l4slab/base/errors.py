@@ -33,18 +33,26 @@ def one_line(text: str) -> str:
     return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in " ".join(text.split()))
 
 
+# Letters that say which name is meant, and how many names a sentence holds, or else shows.
+_BEGINNING, _MANY, _FIRST = 3, 30, 12
+
+
 def nearest(word: str, valid: Iterable[str]) -> str | None:
-    """The valid name that `word` most likely stands for, or None."""
+    """The valid name that `word` most likely stands for, or None: one that it begins, or a similar one."""
     by_lower = {name.lower(): name for name in valid}
+    begun = [name for lower, name in by_lower.items() if len(word) >= _BEGINNING and lower.startswith(word.lower())]
+    if len(begun) == 1:
+        return begun[0]
     close = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
     return by_lower[close[0]] if close else None
 
 
 def suggest(word: str, valid: Iterable[str]) -> str:
-    """The remedy for a misspelt name: the nearest valid one, or all of them."""
+    """The remedy for a misspelt name: the nearest valid one, or all of them, of very many the first."""
     names = list(valid)
     if (name := nearest(word, names)) is not None:
         return f'did you mean "{name}"?'
     if len(names) == 1:
         return f'the only valid one is "{names[0]}"'
-    return "valid are " + ", ".join(names) if names else "none is allowed here"
+    more = f" and {len(names) - _FIRST} more" if len(names) > _MANY else ""
+    return f"valid are {', '.join(names[:_FIRST] if more else names)}{more}" if names else "none is allowed here"

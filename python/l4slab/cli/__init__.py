@@ -15,7 +15,7 @@ import click
 
 from l4slab import _core
 from l4slab.base import system
-from l4slab.base.errors import L4slabError, one_line
+from l4slab.base.errors import L4slabError, nearest, one_line
 from l4slab.base.paths import require_folder
 from l4slab.cli import (
     advising,
@@ -99,6 +99,11 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _sentence(error: click.ClickException) -> str:
+    if isinstance(error, click.NoSuchOption) and error.ctx is not None:
+        # click compares with the dashes, by which any short option is near.
+        names = [name for one in error.ctx.command.params for name in one.opts if name.startswith("--")]
+        near = nearest(error.option_name.lstrip("-"), [name.lstrip("-") for name in names])
+        error = click.NoSuchOption(error.option_name, possibilities=[f"--{near}"] if near else None, ctx=error.ctx)
     text = one_line(error.format_message()).rstrip(".").replace(". Did you mean", "; did you mean")
     if isinstance(error, click.UsageError) and ";" not in text:
         command = error.ctx.command_path if error.ctx else "l4slab"

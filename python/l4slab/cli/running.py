@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from l4slab.base.values import Value
 from l4slab.cli import options, terminal, verdicts
 
 if TYPE_CHECKING:
@@ -56,14 +57,34 @@ def _how(command: Callable[..., int]) -> Callable[..., int]:
 @click.command()
 @click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path))
 @click.option("--out", metavar="DIR", help="Folder or URL (s3://bucket/name); default for one file: results/NAME.")
+@click.option(
+    "--set", "given", multiple=True, metavar="KEY=VALUE", help="A value instead of the file's; may be repeated."
+)
+@click.option("--trials", type=click.IntRange(1), metavar="N", help="As --set trials=N.")
+@click.option("--duration", metavar="TIME", help="As --set duration=TIME.")
 @_how
-def run(files: tuple[Path, ...], out: str | None, how: _How) -> int:
-    """Run experiment files. After an interruption the same command resumes."""
+def run(
+    files: tuple[Path, ...],
+    out: str | None,
+    given: tuple[str, ...],
+    trials: int | None,
+    duration: str | None,
+    how: _How,
+) -> int:
+    """Run experiment files. After an interruption the same command resumes.
+
+    A KEY is dotted as in [sweep], such as link.NAME.rate or flow.*.rtt, or the name of a factor, whose VALUE is one of
+    its levels.
+    """
     if out is None and len(files) == 1:
         out = options.results_folder(files[0].stem, how.engine)
     if out is None and not how.dry_run:
         raise click.UsageError("--out is missing; give several files one folder for the results, such as --out results")
-    return _run(f"run {' '.join(map(str, files))}", files, out, how)
+    from l4slab.experimentfile.changed import value_of
+
+    changes = {key: value_of(text) for key, text in (options.setting(one, "--set", "duration=20s") for one in given)}
+    changes |= {key: one for key, one in (("trials", trials), ("duration", duration)) if one is not None}
+    return _run(f"run {' '.join(map(str, files))}", files, out, how, changes=changes)
 
 
 @click.command()
@@ -78,15 +99,29 @@ def reproduce(name: str, out: str | None, full: bool, how: _How) -> int:
     return _run(f"reproduce {name}", study(name), out or options.results_folder(name, how.engine), how, subset=not full)
 
 
-def _run(command: str, files: tuple[Path, ...] | list[Path], out: str | None, how: _How, subset: bool = False) -> int:
+def _run(
+    command: str,
+    files: tuple[Path, ...] | list[Path],
+    out: str | None,
+    how: _How,
+    subset: bool = False,
+    changes: Mapping[str, Value] | None = None,
+) -> int:
     from l4slab.api import campaign
     from l4slab.cli import summary
 
     if how.workers is not None and how.dask is not None:
         raise click.UsageError("--workers and --dask exclude each other; give one of them")
     if how.dry_run:
-        at_most = summary.LOOKED_AT
-        plans = campaign.plan(files, how.engine, where=how.where, subset=subset, captures=how.captures, at_most=at_most)
+        plans = campaign.plan(
+            files,
+            how.engine,
+            where=how.where,
+            subset=subset,
+            captures=how.captures,
+            at_most=summary.LOOKED_AT,
+            changes=changes,
+        )
         summary.show_plans(plans, how.engine, out, how.as_json)
         return 0
     status = 0
@@ -108,6 +143,7 @@ def _run(command: str, files: tuple[Path, ...] | list[Path], out: str | None, ho
         captures=how.captures,
         report=how.report,
         shown=show,
+        changes=changes,
     )
     how.outputs.write(lambda: summary.outcome(results, f"l4slab {command}"))
     if results.report is not None and not how.as_json:

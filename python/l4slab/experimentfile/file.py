@@ -14,6 +14,7 @@ from l4slab.base.errors import InputError, one_line, suggest
 from l4slab.base.packaged import studies
 from l4slab.base.values import Keys, Value
 from l4slab.experimentfile import bounds
+from l4slab.experimentfile.changed import changed
 from l4slab.experimentfile.misplaced import instead
 from l4slab.experimentfile.tables import Captured, Impair, Link, Rewrite, Skip, Top
 from l4slab.experimentfile.traffic import flow_model
@@ -118,10 +119,11 @@ class Experiment:
             return _checked(self.document, model)
 
 
-def load(path: Path | str, trials: int | None = None) -> Experiment:
+def load(path: Path | str, trials: int | None = None, changes: Mapping[str, Value] | None = None) -> Experiment:
     """Read an experiment file and check its structure.
 
-    `trials` replaces the file's number of them, in `source` too.
+    `trials` replaces the file's number of them, `changes` other values by dotted key (`l4slab.experimentfile.changed`),
+    in `source` too.
     Values that a sweep sets later are checked when it is expanded (`l4slab.sweep.expand`), statements about results
     by those who evaluate them.
     Raises InputError.
@@ -141,15 +143,20 @@ def load(path: Path | str, trials: int | None = None) -> Experiment:
         raise InputError(
             f"has more than {bounds.FILE_BYTES >> 20} MiB, so it is no experiment file; give one", file=file
         )
-    return parse(source, file, trials)
+    return parse(source, file, trials, changes)
 
 
-def parse(source: bytes, file: Path, trials: int | None = None) -> Experiment:
+def parse(
+    source: bytes, file: Path, trials: int | None = None, changes: Mapping[str, Value] | None = None
+) -> Experiment:
     """As `load`, from the text of a file."""
     wrong = paths.name_mistake(file.stem) or ("that begins with a point; rename it" if file.stem[0] == "." else None)
     if wrong is not None:
         raise InputError(f"has a name {wrong}", file=file)
     document = _read(source, file)
+    if changes:
+        source = changed(source.decode("utf-8-sig"), changes, file).encode()
+        document = _read(source, file)
     if trials is not None and document.get("trials", 1) != trials:
         source = _with_trials(source, trials)
         document["trials"] = trials

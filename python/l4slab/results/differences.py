@@ -104,7 +104,7 @@ def compare(before: Path | str, after: Path | str) -> Differences:
     expected = 0.0
     found: tuple[dict[tuple[str, str], None], ...] = ({}, {})
     for table, places in PLACES.items():
-        tables = [read(folder, table) for folder in (before, after)]
+        tables = both(before, after, table)
         factors = factors_of(tables, places[0])
         keys = ["experiment", *factors, *places]
         cells = [cells_of(frame, keys, _COMPARED[table]) for frame in tables]
@@ -132,7 +132,7 @@ def compare(before: Path | str, after: Path | str) -> Differences:
     changes.sort(key=lambda change: -abs(change.relative))
     moved = [change for change in changes if change.chance <= CHANCE]
     different = [change for change in changes if change.chance > CHANCE]
-    claims = read(before, "claims"), read(after, "claims")
+    claims = both(before, after, "claims")
     if not compared and claims[0].join(claims[1], on=["experiment", "id"]).is_empty():
         raise InputError(
             "have no cell and no claim in common; give two folders with results of the same experiments",
@@ -141,6 +141,18 @@ def compare(before: Path | str, after: Path | str) -> Differences:
     verdicts = list(_verdicts(*claims))
     only = _only(found[0], found[1]), _only(found[1], found[0])
     return Differences(compared, same, judged, expected, moved, different, verdicts, only[0], only[1])
+
+
+def both(before: Path | str, after: Path | str, table: str) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """A table of both folders. Where each has one experiment, the two are compared, whatever their names.
+
+    Raises InputError and StoreError.
+    """
+    first, second = read(before, table), read(after, table)
+    names = [read(folder, "flows")["experiment"].unique() for folder in (before, after)]
+    if all(len(one) == 1 for one in names) and names[0][0] != names[1][0]:
+        second = second.with_columns(pl.col("experiment").replace(names[1][0], names[0][0]))
+    return first, second
 
 
 def read(folder: Path | str, table: str) -> pl.DataFrame:

@@ -18,7 +18,7 @@ from pathlib import Path
 from l4slab.base.errors import InputError, suggest
 from l4slab.base.numbers import counted
 from l4slab.results import chance
-from l4slab.results.differences import PLACES, Change, cells_of, factors_of, read, words_of
+from l4slab.results.differences import PLACES, Change, both, cells_of, factors_of, words_of
 
 # How often anything fails in a comparison of results that differ by chance only.
 CHANCE = 0.01
@@ -129,7 +129,7 @@ def _pairs(before: Path | str, after: Path | str, asked: Sequence[Limit]) -> Ite
     places: dict[str, None] = {}
     met: set[Limit] = set()
     for table, of_table in PLACES.items():
-        frames = [read(folder, table) for folder in (before, after)]
+        frames = both(before, after, table)
         first = frames[0].columns.index(of_table[-1])
         known |= {name: None for name in frames[0].columns[first + 1 :] if frames[0][name].dtype.is_numeric()}
         keys = ["experiment", *factors_of(frames, of_table[0]), *of_table]
