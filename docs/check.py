@@ -30,7 +30,7 @@ DOCS = Path(__file__).resolve().parent
 PAGE, CARDS = DOCS / "check.md", DOCS / "check.json"
 BEGIN, END = "<!-- written by docs/check.py -->\n", "<!-- end -->\n"
 FRESH = 1000  # a seed that no file of the suite has
-CELLS = {"pass": "pass", "fails": "**fails**", "not applicable": "n/a", "not measured": "–"}
+CELLS = {"pass": "pass", "fail": "**fail**", "not applicable": "n/a", "not measured": "–"}
 
 
 def mark() -> str:
@@ -77,7 +77,7 @@ def text(cards: Mapping[str, Any]) -> str:
     for name in names():
         rows = [["requirement", "measured", "bound", "where the bound is from"], ["---"] * 4]
         for item in cards[name]["items"]:
-            if item["verdict"] == "fails":
+            if item["verdict"] == "fail":
                 source = item["bound_source"] or "the document's words"
                 rows.append([f"`{item['id']}` ({item['source']})", item["measured"], item["bound"], source])
         parts.append(f"### What `{name}` fails\n\nIt {cards[name]['bottom_line']}\n\n{_table(rows)}")
@@ -110,7 +110,7 @@ def alarms(cards: int, only: Collection[str] = ()) -> dict[str, int]:
                 for name in ("flows", "links")
             }
             for row in claims.evaluate([load(written, {})], tables).iter_rows(named=True):
-                failed.setdefault(row["id"], set()).update([card] if row["verdict"] == "fails" else [])
+                failed.setdefault(row["id"], set()).update([card] if row["verdict"] == "fail" else [])
     return {name: len(found) for name, found in failed.items()} | {"": len(set().union(*failed.values()))}
 
 

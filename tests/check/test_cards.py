@@ -20,21 +20,21 @@ KNOWN = {
     # A scalable control takes nearly everything from CUBIC in a classic ECN queue (RFC 9331, section 4.3).
     # With AccECN what is sent again has ECT(1), too, and Linux does not go on without ECN.
     "prague": {
-        **dict.fromkeys(("classic-ecn", "black-holed"), "fails"),
+        **dict.fromkeys(("classic-ecn", "black-holed"), "fail"),
         **dict.fromkeys(("codepoint", "feedback", "small-windows"), "pass"),
     },
     "dctcp": {
         **dict.fromkeys(
-            ("codepoint", "feedback", "classic-ecn", "queues", "rtt-bias", "small-windows", "black-holed"), "fails"
+            ("codepoint", "feedback", "classic-ecn", "queues", "rtt-bias", "small-windows", "black-holed"), "fail"
         ),
         "loss-response": "pass",
     },
     # What RFC 9743 (section 5.1.3) tells of BBR version 1.
-    "bbr": {**dict.fromkeys(("loss", "share-of-reno", "share-of-cubic"), "fails"), "bbr-bandwidth": "pass"},
-    "bbr3": {"loss": "fails", "codepoint": "fails", "bbr-bandwidth": "pass", "bbr-slower": "pass"},
+    "bbr": {**dict.fromkeys(("loss", "share-of-reno", "share-of-cubic"), "fail"), "bbr-bandwidth": "pass"},
+    "bbr3": {"loss": "fail", "codepoint": "fail", "bbr-bandwidth": "pass", "bbr-slower": "pass"},
     # The standards that others are compared with.
-    "reno": {"codepoint": "fails", "scalable": "not applicable"},
-    "cubic": {"codepoint": "fails", "scalable": "not applicable"},
+    "reno": {"codepoint": "fail", "scalable": "not applicable"},
+    "cubic": {"codepoint": "fail", "scalable": "not applicable"},
 }
 
 
@@ -89,7 +89,7 @@ def test_known_verdicts(name: str, cards: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("name", ["reno", "cubic"])
 def test_the_standards_do_no_more_harm_than_the_standards(name: str, cards: dict[str, Any]) -> None:
-    failed = {item["id"] for item in cards[name]["items"] if item["part"] == "RFC 9743" and item["verdict"] == "fails"}
+    failed = {item["id"] for item in cards[name]["items"] if item["part"] == "RFC 9743" and item["verdict"] == "fail"}
     assert not failed
 
 
@@ -121,5 +121,5 @@ def test_the_template_passes_what_reno_passes(
     assert main(["new", "controller", "mine"]) == 0
     monkeypatch.chdir(tmp_path / "mine")
     mine, reno = verdicts(page.card("mine.py:Mine", runs)), verdicts(cards["reno"])
-    failed = {name for name, verdict in mine.items() if verdict == "fails"}
-    assert failed <= {name for name, verdict in reno.items() if verdict == "fails"}
+    failed = {name for name, verdict in mine.items() if verdict == "fail"}
+    assert failed <= {name for name, verdict in reno.items() if verdict == "fail"}

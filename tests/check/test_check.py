@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -15,7 +18,7 @@ from l4slab.api.experiment import Experiment, load, to_toml
 from l4slab.base import metrics
 from l4slab.base.errors import InputError
 from l4slab.cli import main
-from l4slab.cli.checking import bottom_line
+from l4slab.cli.checking import bottom_line, measured
 from l4slab.engines.linux import kernels
 from l4slab.results import claims
 from l4slab.tools import check
@@ -61,7 +64,7 @@ def test_the_controller_is_where_its_options_are() -> None:
 def test_codepoint_and_feedback() -> None:
     asked = ["codepoint", "feedback", "feedback-lacking"]
     assert set(verdicts("prague", asked).values()) == {"pass"}
-    expected = {"codepoint": "fails", "feedback": "fails", "feedback-lacking": "not applicable"}
+    expected = {"codepoint": "fail", "feedback": "fail", "feedback-lacking": "not applicable"}
     assert verdicts("dctcp", asked) == expected
     assert verdicts("reno", asked) == expected
 
@@ -71,7 +74,7 @@ def test_a_sender_that_never_sees_a_mark_does_not_answer_it() -> None:
     (heard,) = check.judge(asked).items
     (deaf,) = check.judge(without_marks(asked)).items
     assert heard.verdict == "pass"
-    assert deaf.verdict == "fails"
+    assert deaf.verdict == "fail"
     assert deaf.measured < 1 < 80 < heard.measured
     assert deaf.evidence["queue_p99_ms"] > 90
     assert deaf.run is not None
@@ -123,12 +126,12 @@ STILL = (
 def test_a_controller_of_ones_own_that_ignores_marks_fails(tmp_path, monkeypatch, source: str) -> None:
     (tmp_path / "mine.py").write_text(source)
     monkeypatch.chdir(tmp_path)
-    assert verdicts("mine.py:Deaf", ["answers-marks"]) == {"answers-marks": "fails"}
+    assert verdicts("mine.py:Deaf", ["answers-marks"]) == {"answers-marks": "fail"}
 
 
 @pytest.mark.slow
 def test_the_fallback_is_seen_in_a_classic_queue() -> None:
-    assert verdicts("prague", ["classic-ecn"]) == {"classic-ecn": "fails"}
+    assert verdicts("prague", ["classic-ecn"]) == {"classic-ecn": "fail"}
     assert verdicts("prague", ["classic-ecn"], fallback="correct") == {"classic-ecn": "pass"}
 
 
@@ -210,8 +213,8 @@ def test_the_card_of_a_program(tmp_path) -> None:
 
     plain = card(10**9, None, "codepoint", "feedback", "full-backoff", "idle-loss", "answers-marks")
     assert {name: item.verdict for name, item in plain.items()} == {
-        "codepoint": "fails",
-        "feedback": "fails",
+        "codepoint": "fail",
+        "feedback": "fail",
         "full-backoff": "pass",
         "idle-loss": "not measured",
         "answers-marks": "not applicable",
@@ -229,7 +232,7 @@ def test_the_bottom_line_counts_by_level_and_names_what_is_not_met() -> None:
     assert [asked[name].level for name in ("codepoint", "queues", "share-of-reno", "bursts")] == [
         *("MUST", "SHOULD", "SHOULD", ""),
     ]
-    verdicts = {"codepoint": "fails", "feedback": "pass", "queues": "pass", "bursts": "fails"}
+    verdicts = {"codepoint": "fail", "feedback": "pass", "queues": "pass", "bursts": "fail"}
     found = [replace(asked[name], verdict=verdict) for name, verdict in verdicts.items()]
     found.append(replace(asked["scalable"], verdict="not applicable"))
     assert bottom_line(found) == (
@@ -248,13 +251,55 @@ def test_what_does_not_apply_is_not_undecided() -> None:
     assert counted.text == "0 of 1 requirements met; 1 undecided; 1 not applicable"
 
 
+@pytest.mark.parametrize(
+    ("verdict", "evidence", "shown"),
+    [
+        ("holds", {"ect1_pct": 100, "at_least": 100}, "ect1 100 %"),
+        ("fails", {"ect1_pct": 99, "at_least": 100}, "ect1 99 %"),
+        ("fails", {"ect1_pct": 100, "at_least": 100, "and_a_peer_agrees": False}, "ect1 100 %; not: a peer agrees"),
+        ("fails", {"ect1_pct": 100, "at_least": 100, "and_a_peer_agrees": None}, "ect1 100 %; not: a peer agrees"),
+        ("fails", {"ect1_pct": 100, "at_least": 100}, None),
+        ("holds", {"ect1_pct": 99, "at_least": 100}, None),
+        ("holds", {"ect1_pct": 100, "at_least": 100, "and_a_peer_agrees": False}, None),
+    ],
+)
+def test_a_verdict_follows_from_what_its_row_shows(verdict: str, evidence: dict, shown: str | None) -> None:
+    asked = suite("reno", only=["codepoint"])
+    row = dict.fromkeys(metrics.CLAIMS) | {"experiment": "codepoint", "id": "codepoint", "verdict": verdict}
+    rows = pl.DataFrame([row | {"kind": "requirement", "evidence": json.dumps(evidence)}], schema=metrics.CLAIMS)
+    if shown is None:
+        with pytest.raises(AssertionError, match="does not follow from what its row shows"):
+            items(asked, rows, {})
+    else:
+        assert measured(items(asked, rows, {})[0]) == shown
+
+
 def test_quick_leaves_out_the_longest_and_says_so() -> None:
     asked = suite("reno", only=["codepoint", "recovery"])
-    assert check.quick(asked, "sim", seconds=600).lacking == {}
+    assert check.quick(asked, "sim").lacking == {}
     shorter = check.quick(asked, "sim", seconds=0)
     assert set(shorter.lacking) == {"codepoint", "blackout"}
     assert not shorter.experiments
     assert all(why.startswith("left out by --quick: ") for why in shorter.lacking.values())
+
+
+def test_quick_is_the_same_list_on_a_slow_machine_and_for_a_slow_controller(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def left_out(cc: str) -> set[str]:
+        return set(check.quick(check.possible(suite(cc), "sim"), "sim", seconds=10).lacking) & names
+
+    names = {experiment for experiment, _ in suite("reno").claims if not experiment.startswith("bbr")}
+    as_it_is = left_out("reno")
+    assert as_it_is
+    monkeypatch.chdir(tmp_path)
+    assert main(["new", "controller", "mine", "--python"]) == 0
+    clock = itertools.count(step=1000)
+    for name in ("thread_time", "process_time", "monotonic", "perf_counter"):
+        monkeypatch.setattr(time, name, lambda: float(next(clock)))
+    monkeypatch.chdir(tmp_path / "mine")
+    assert left_out("reno") == as_it_is
+    assert left_out("mine.py:Mine") == as_it_is
 
 
 def test_a_dry_run_says_what_would_run(capsys, tmp_path, monkeypatch) -> None:
@@ -321,7 +366,7 @@ def test_the_card_on_the_terminal_and_for_scripts(tmp_path, capsys, monkeypatch)
     assert main([*words, "--json"]) == 0
     card = json.loads(capsys.readouterr().out)
     first = card["items"][0]
-    assert (first["verdict"], first["quantity"], first["measured"], first["bound"]) == ("fails", "ect1_pct", 0, 100)
+    assert (first["verdict"], first["quantity"], first["measured"], first["bound"]) == ("fail", "ect1_pct", 0, 100)
     report = (tmp_path / "results" / "check-dctcp" / "report.html").read_text("utf-8")
     assert f'<a href="#run={first["run"]}">' in report
     assert "not measured" in report

@@ -104,7 +104,7 @@ def test_a_fault_fails_its_rows_and_no_others(judge: Judge, seed: int) -> None:
     assert worse(marks, plain) == OF_MARKS
     assert verdicts(marks) == verdicts(plain)
     assert worse(floor, plain) == OF_SMALL_WINDOWS
-    assert {name for name, verdict in verdicts(floor).items() if verdict == "fails"} == OF_SMALL_WINDOWS
+    assert {name for name, verdict in verdicts(floor).items() if verdict == "fail"} == OF_SMALL_WINDOWS
     assert not worse(plain, plain)
 
 

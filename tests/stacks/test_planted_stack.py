@@ -76,7 +76,7 @@ def judged(cc: str, seed: int) -> check.Card:
 
 def failed(card: check.Card) -> set[str]:
     assert not card.failures
-    return {item.id for item in card.items if item.verdict == "fails"} - {OWN}
+    return {item.id for item in card.items if item.verdict == "fail"} - {OWN}
 
 
 def rates(card: check.Card) -> dict[str, float]:

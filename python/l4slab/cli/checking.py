@@ -43,7 +43,9 @@ def _controllers(_context: click.Context, _parameter: click.Parameter, incomplet
 @click.option("--out", metavar="DIR", help="Folder for runs and report; default: results/check-CC.")
 @options.engine
 @options.workers
-@click.option("--quick", is_flag=True, help="One minute of processor time, on the kernel 15; the card names the rest.")
+@click.option(
+    "--quick", is_flag=True, help="What takes the simulator a minute, or the kernel 15; the card names the rest."
+)
 @click.option("--baseline", metavar="CARD", help="A card.json; a verdict that is worse makes the exit status 1.")
 @click.option(
     "--fail-on", metavar="PERCENT", help="With --baseline: fail also on a number that is worse by more, such as 5%."
@@ -101,6 +103,8 @@ def check(
         whole, asked = asked, checking.quick(asked, engine)
         if asked.lacking == whole.lacking:
             terminal.err().print("--quick leaves nothing out: the whole card takes no longer")
+    if saved is not None:
+        saved.require(asked, only)
     if dry_run:
         from l4slab.api import campaign
         from l4slab.cli import summary
@@ -206,7 +210,7 @@ def _show(card: Card, saved: Baseline | None, as_json: bool) -> int:
 
 def against(card: Card, saved: Baseline) -> str:
     """In how many verdicts and numbers a card differs from a saved one, and how many of them are worse."""
-    fallen = sum(saved.fails_now(item, card) for item in card.items)
+    fallen = sum(map(saved.fails_now, card.items))
     line = f"verdicts that differ from {saved.file}: {len(saved.changed(card))}, for the worse: {fallen}"
     if saved.limit is not None:
         line += f"; other numbers worse by more than {100 * saved.limit:g} %: {len(saved.worse(card)) - fallen}"
@@ -251,15 +255,27 @@ def _show_part(title: str, items: list[Item]) -> None:
         Column("measured", [measured(item) for item in items], weight=7, folds=True),
         Column("bound", [bound(item) for item in items], weight=7, stays=True),
     ]
-    terminal.show(title, columns, ["red" if item.verdict == "fails" else "" for item in items], "; --json has all")
+    terminal.show(title, columns, ["red" if item.verdict == "fail" else "" for item in items], "; --json has all")
 
 
 def _show_not_applicable(items: list[Item]) -> None:
+    # One reason may hold for a whole document, as for BBR's draft.
+    alike: dict[tuple[str, str], list[Item]] = {}
+    for item in items:
+        alike.setdefault((item.part, item.why), []).append(item)
+    rows = [
+        group for of_one in alike.values() for group in ([of_one] if len(of_one) > 3 else [[item] for item in of_one])
+    ]
     columns = [
-        Column("document", [item.part for item in items], weight=4),
-        Column("section", [item.section for item in items], weight=5, stays=True),
-        Column("id", [item.id for item in items], weight=6, stays=True),
-        Column("why", [item.why for item in items], weight=7, folds=True),
+        Column("document", [group[0].part for group in rows], weight=4),
+        Column("section", [group[0].section if len(group) == 1 else "" for group in rows], weight=5, stays=True),
+        Column(
+            "id",
+            [group[0].id if len(group) == 1 else f"{len(group)} requirements" for group in rows],
+            weight=6,
+            stays=True,
+        ),
+        Column("why", [group[0].why for group in rows], weight=7, folds=True),
     ]
     terminal.show("Not applicable", columns, more="; --json has all")
 
@@ -273,7 +289,8 @@ def measured(item: Item, place: bool = True) -> str:
     words = [part for part in item.quantity.split("_") if part not in metrics.UNITS]
     unit = metrics.unit_of(item.quantity)
     where = f" ({item.worst_at})" if item.worst_at and place else ""
-    return f"{' '.join(words)} {terminal.cell(item.measured)} {unit}".strip() + where
+    unmet = f"; not: {', '.join(item.unmet)}" if item.unmet else ""
+    return f"{' '.join(words)} {terminal.cell(item.measured)} {unit}".strip() + where + unmet
 
 
 def bound(item: Item) -> str:
@@ -288,10 +305,10 @@ def bottom_line(items: Sequence[Item]) -> str:
     parts = []
     for level in LEVELS:
         verdicts = [item.verdict for item in items if item.level == level]
-        decided = verdicts.count("pass") + verdicts.count("fails")
+        decided = verdicts.count("pass") + verdicts.count("fail")
         if decided:
             parts.append(f"{verdicts.count('pass')} of {decided} {level or 'others'}")
-    failed = [item.id for item in items if item.verdict == "fails"]
+    failed = [item.id for item in items if item.verdict == "fail"]
     sentences = [f"meets {', '.join(parts)}" if parts else "has no verdict"]
     sentences += [f"not met: {', '.join(failed)}"] if failed else []
     for verdict in ("not measured", "not applicable"):
@@ -311,7 +328,7 @@ def outcome(card: Card, saved: Baseline | None = None) -> Outcome:
 
 
 _STATUSES: dict[str, verdicts.Status] = {
-    "pass": "pass", "fails": "fail", "not applicable": "skipped", "not measured": "undecided",
+    "pass": "pass", "fail": "fail", "not applicable": "skipped", "not measured": "undecided",
 }  # fmt: skip
 
 
@@ -332,8 +349,8 @@ def _verdict(item: Item, saved: Baseline | None, is_worse: bool) -> Verdict:
 
 def badge_of(card: Card) -> str:
     """How many requirements are met. Red where a MUST fails, yellow where another one does."""
-    decided = [item for item in card.items if item.verdict in ("pass", "fails")]
-    failed = [item for item in decided if item.verdict == "fails"]
+    decided = [item for item in card.items if item.verdict in ("pass", "fail")]
+    failed = [item for item in decided if item.verdict == "fail"]
     color = "red" if any(item.level == "MUST" for item in failed) else "yellow" if failed else "brightgreen"
     message = f"{len(decided) - len(failed)} of {len(decided)} met" if decided else "no verdict"
     is_error = bool(card.failures)

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeGuard
 
+from l4slab import _core
 from l4slab.base.errors import InputError
 
 if TYPE_CHECKING:
     from l4slab.tools.check import Card
     from l4slab.tools.check.card import Item
+    from l4slab.tools.check.suite import Suite
+
+# Rows that a sentence names.
+_NAMED = 5
 
 
 @dataclass(frozen=True)
@@ -25,6 +30,8 @@ class Baseline:
 
     file: Path
     engine: str
+    cc: str
+    version: str
     verdicts: Mapping[str, str]
     numbers: Mapping[str, float] = field(default_factory=dict)
     limit: float | None = None
@@ -37,14 +44,37 @@ class Baseline:
     def worse(self, card: Card) -> list[Item]:
         """Those that passed and do not pass any more, and those whose number is worse by more than the limit.
 
-        What this check was not asked to measure is not worse.
+        A row that was measured and now is not cannot be judged, so it is worse.
         """
-        return [item for item in card.items if self.fails_now(item, card) or self._is_beyond(item)]
+        return [item for item in card.items if self.fails_now(item) or self._is_beyond(item)]
 
-    def fails_now(self, item: Item, card: Card) -> bool:
-        """It passed and does not pass any more."""
-        was_asked = item.verdict != "not measured" or item.experiment not in card.lacking
-        return self.verdicts.get(item.id) == "pass" != item.verdict and was_asked
+    def fails_now(self, item: Item) -> bool:
+        """It passed and does not pass any more, or it was measured and is not any more."""
+        before = self.verdicts.get(item.id)
+        return before == "pass" != item.verdict or (before == "fail" and item.verdict == "not measured")
+
+    def require(self, asked: Suite, only: Sequence[str]) -> None:
+        """Raises InputError where the card is of another congestion control or version, or where this check leaves out
+        what the card has measured; with `only`, the other rows are left out on purpose.
+        """
+        for what, was, now in (("congestion control", self.cc, asked.cc), ("version", self.version, _core.version())):
+            if was != now:
+                text = f"is a card of the {what} {was}, and this check is of {now}; save a card of this one as baseline"
+                raise InputError(text, file=self.file)
+        experiments = {claim.id: experiment for experiment, claim in asked.claims}
+        missing = [
+            name
+            for name, verdict in self.verdicts.items()
+            if verdict in ("pass", "fail")
+            and (experiments.get(name) in asked.lacking if name in experiments else not only)
+        ]
+        if missing:
+            more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
+            raise InputError(
+                f"has {', '.join(missing[:_NAMED])}{more}, which this check does not measure; give the options of the "
+                "saved card, or save another one",
+                file=self.file,
+            )
 
     def beyond(self, item: Item) -> float | None:
         """How much worse its number is than the saved one, as a part of that; below 0 where it is better."""
@@ -72,7 +102,7 @@ def read(file: Path | str, engine: str, limit: float | None = None) -> Baseline:
         verdicts = {str(item["id"]): str(item["verdict"]) for item in document["items"]}
         numbers = {str(item["id"]): item["measured"] for item in document["items"] if _is_number(item.get("measured"))}
         places = {str(item["id"]): str(item.get("worst_at") or "") for item in document["items"]}
-        of_engine = str(document["engine"])
+        of_engine, cc, version = (str(document[key]) for key in ("engine", "cc", "l4slab"))
     except OSError as error:
         raise InputError(f"cannot be read ({error.strerror or error}); give a saved card", file=file) from None
     except (ValueError, LookupError, TypeError):
@@ -85,4 +115,4 @@ def read(file: Path | str, engine: str, limit: float | None = None) -> Baseline:
             "card of this engine",
             file=file,
         )
-    return Baseline(Path(file), of_engine, verdicts, numbers, limit, places)
+    return Baseline(Path(file), of_engine, cc, version, verdicts, numbers, limit, places)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import operator
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from l4slab.tools.check.suite import Suite
 
-Verdict = Literal["pass", "fails", "not applicable", "not measured"]
+Verdict = Literal["pass", "fail", "not applicable", "not measured"]
 # How strongly the document asks, in its capitals; "" where it has none.
 LEVELS = ("MUST", "SHOULD", "")
 # The documents, in the order of the card.
@@ -30,7 +31,15 @@ PARTS = {
     "RFC 8869": "RFC 8869: test cases over Wi-Fi and cellular networks",
 }
 _BOUNDS = {"at_least": "≥", "at_most": "≤", "more_than": ">", "wanted": "="}
+_WITHIN: dict[str, Callable[[Any, Any], bool]] = {
+    "≥": operator.ge,
+    "≤": operator.le,
+    ">": operator.gt,
+    "=": operator.eq,
+}
 _BOUND = "; bound: "
+# Columns of the evidence that begin so are further conditions, true or false, all of which a requirement needs.
+CONDITION = "and_"
 
 
 @dataclass(frozen=True)
@@ -59,6 +68,20 @@ class Item:
     why: str = ""
     run: str | None = None
     evidence: Keys = field(default_factory=dict)
+
+    @property
+    def unmet(self) -> list[str]:
+        """The further conditions that do not hold, in words."""
+        names = [name for name, value in self.evidence.items() if name.startswith(CONDITION) and value is not True]
+        return [name.removeprefix(CONDITION).replace("_", " ") for name in names]
+
+    @property
+    def is_met(self) -> bool:
+        """Whether the measured value is within its bound, and every further condition holds."""
+        if self.measured is None:
+            return False
+        within = _WITHIN[self.relation](self.measured, self.bound)
+        return bool(within) and not self.unmet
 
     def beyond(self, measured: float, limit: float) -> float:
         """By how much a measured number is worse than a limit. A better number is negative."""
@@ -100,13 +123,13 @@ def _item(experiment: str, claim: Claim, row: ClaimRow | None, failed: str | Non
     if row is None or (row["verdict"] not in ("holds", "fails") and not why):
         return Item(**about, verdict=verdict, why=asked.lacking.get(experiment, "the runs do not tell"))
     if row["verdict"] in ("holds", "fails"):
-        verdict, why = ("pass" if row["verdict"] == "holds" else "fails"), ""
+        verdict, why = ("pass" if row["verdict"] == "holds" else "fail"), ""
     elif evidence.get("not_applicable") is not None:
         verdict = "not applicable"
     apart = (*_BOUNDS, *REASONS, "run", "worst_at", HINT)
     quantity = next((name for name in evidence if name not in apart), "")
     bounds = [name for name in _BOUNDS if evidence.get(name) is not None]
-    return Item(
+    item = Item(
         **about,
         verdict=verdict,
         quantity=quantity,
@@ -118,6 +141,9 @@ def _item(experiment: str, claim: Claim, row: ClaimRow | None, failed: str | Non
         run=evidence.get("run"),
         evidence={name: value for name, value in evidence.items() if name not in ("run", *REASONS)},
     )
+    if verdict in ("pass", "fail") and item.is_met != (verdict == "pass"):
+        raise AssertionError(f"{experiment}: the verdict on {claim.id} does not follow from what its row shows")
+    return item
 
 
 def _natural(section: str) -> list[tuple[int, str]]:

@@ -16,7 +16,7 @@ from l4slab.base.errors import InputError, suggest
 from l4slab.base.packaged import requirements
 from l4slab.base.progress import duration_text
 from l4slab.base.values import Keys
-from l4slab.campaign.estimate import estimate
+from l4slab.campaign.estimate import longest
 from l4slab.engines.contract import LackingError, MissingError
 from l4slab.engines.registry import DEFAULT, KERNEL, get_engine
 from l4slab.results.claims import Claim, quoted
@@ -173,15 +173,18 @@ def possible(asked: Suite, engine: str) -> Suite:
 def quick(asked: Suite, engine: str, seconds: float | None = None) -> Suite:
     """The experiments that take so many seconds of processor time together, the shortest first; `lacking` names others.
     None: as many as the engine has for it. Raises InputError.
+
+    An experiment counts by the packets that its links can carry, so the choice is the same on every machine and for
+    every congestion control.
     """
     most_s = get_engine(engine).quick_s if seconds is None else seconds
     plans = campaign.plan(asked.experiments, engine)
-    took = {plan.experiment.name: estimate(plan.runs).seconds if plan.runs else 0.0 for plan in plans}
+    took = {plan.experiment.name: longest(plan.runs) for plan in plans}
     lacking, spent = dict(asked.lacking), 0.0
     for name, each in sorted(took.items(), key=lambda one: one[1]):
         spent += each
         if spent > most_s:
-            lacking[name] = f"left out by --quick: {duration_text(each)} of processor time"
+            lacking[name] = f"left out by --quick: up to {duration_text(each)} of processor time"
     # The figures compare experiments, of which some are left out.
     kept = [one.model_copy(update={"figures": []}) for one in asked.experiments if one.name not in lacking]
     return replace(asked, experiments=kept, lacking=lacking)
