@@ -133,7 +133,7 @@ def test_readme_and_tutorial_show_the_first_experiment_and_what_it_prints(tmp_pa
 
     def printed(content: str) -> str:
         file.write_text(content)
-        assert cli.main(["run", str(file), "--out", str(tmp_path / "results")]) == 0
+        assert cli.main(["run", str(file), "--trials", "10", "--out", str(tmp_path / "results"), "--no-report"]) == 0
         return capsys.readouterr().out
 
     table = printed(text).split("\n\n")[0].strip()

@@ -45,6 +45,8 @@ _FRAMES = {
     "lost_frames_pct": ("frames\nlost %", 6),
     "freezes": ("freezes\n", 9),
 }
+# Of the quantities whose trials lie apart.
+_APART_SHOWN = 5
 _FRAMES_LEGEND = (
     "Frame: from its capture until all of it has arrived. Late: beyond the flow's deadline (default 100 ms). "
     "Freezes: number per run."
@@ -135,7 +137,7 @@ def show_results(results: Results, as_json: bool = False) -> int:
         terminal.as_json(_results(results) | {"exit_status": status})
         return status
     _show_flows(results)
-    for sentence in (*results.precision(), *results.overflows()):
+    for sentence in (*_apart_in_words(results), *results.precision(), *results.overflows()):
         terminal.say(sentence)
     if len(results.claims):
         _show_claims(results.claims)
@@ -158,6 +160,34 @@ def show_results(results: Results, as_json: bool = False) -> int:
     return status
 
 
+def _apart_in_words(results: Results) -> list[str]:
+    """Sentences on the quantities whose mean describes no trial."""
+    from l4slab.results.apart import FACTOR, apart
+
+    found = apart(results.flows)
+    if not found:
+        return []
+    lines = [
+        f"  {', '.join([*one.levels.values(), one.flow])}: {_named(one.quantity)} {terminal.cell(one.least)} to "
+        f"{terminal.cell(one.most)} {_unit(one.quantity)}, median {terminal.cell(one.median)}"
+        for one in found[:_APART_SHOWN]
+    ]
+    more = [f"  ... and {len(found) - _APART_SHOWN} more"] if len(found) > _APART_SHOWN else []
+    return [
+        f"Trials lie apart (the largest is more than {FACTOR:g} times the least), so a mean misleads:",
+        *lines,
+        *more,
+    ]
+
+
+def _named(column: str) -> str:
+    return _SUMMARY[column][0].split("\n")[0]
+
+
+def _unit(column: str) -> str:
+    return _SUMMARY[column][0].split("\n")[1]
+
+
 def _tallied(claims: pl.DataFrame) -> list[str]:
     """A sentence per list of claims, and how the verdicts compare with the recorded ones."""
     from l4slab.results.claims import tally
@@ -168,6 +198,7 @@ def _tallied(claims: pl.DataFrame) -> list[str]:
 def outcome(results: Results, command: str) -> Outcome:
     """The report for CI: a verdict per claim and failed run."""
     from l4slab.base import metrics
+    from l4slab.results.apart import apart
     from l4slab.results.claims import JudgedRow, as_expected, as_recorded
 
     judged = results.claims.with_columns(expected=as_expected(), as_recorded=as_recorded())
@@ -183,7 +214,21 @@ def outcome(results: Results, command: str) -> Outcome:
     flows = [[terminal.cell(row[name]) for name in (*labels, *columns)] for row in means.to_dicts()]
     failed = f"{counted(len(results.failures), 'run')} failed" if results.failures else ""
     line = "; ".join(filter(None, [failed, *_tallied(results.claims)])) or "no claim and no failed run"
-    tables = (Table("Flows, mean over trials", headings, flows),)
+    tables = [Table("Flows, mean over trials", headings, flows)]
+    if found := apart(results.flows):
+        cells = [
+            [
+                one.experiment,
+                ", ".join(one.levels.values()),
+                one.flow,
+                f"{_named(one.quantity)} ({_unit(one.quantity)})",
+            ]
+            + [terminal.cell(value) for value in (one.least, one.median, one.most)]
+            for one in found
+        ]
+        tables.append(
+            Table("Trials that lie apart", ["experiment", "levels", "flow", "", "least", "median", "most"], cells)
+        )
     return Outcome(command, line, verdicts, _worst(results), tables, results.report)
 
 
@@ -240,6 +285,7 @@ def _against_the_record(claims: pl.DataFrame) -> list[str]:
 
 
 def _results(results: Results) -> Keys:
+    from l4slab.results.apart import apart
     from l4slab.results.claims import tally
 
     means, _ = _means(results)
@@ -251,6 +297,7 @@ def _results(results: Results) -> Keys:
         "failures": [{"run": str(run), "id": run.id, "reason": reason} for run, reason in results.failures],
         "notes": [*results.notes],
         "flows": [*means.to_dicts()],
+        "apart": [asdict(one) for one in apart(results.flows)],
         "claims": [*claims],
         "counts": [asdict(one) for one in tally(results.claims)],
         "published": [*results.published.to_dicts()],
