@@ -11,13 +11,15 @@ Drawing needs matplotlib, which comes with `pip install "l4slab[plot]"`. Without
 function that draws raises InputError.
 """
 
-from typing import NoReturn
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
 from l4slab.base.errors import InputError
 from l4slab.plot.roles import looks
 from l4slab.plot.trials import median_trial
 
-try:
+if TYPE_CHECKING:
     from l4slab.plot.agreement import agreement
     from l4slab.plot.cdf import cdf
     from l4slab.plot.comparison import comparison
@@ -32,12 +34,8 @@ try:
     from l4slab.plot.spread import spread
     from l4slab.plot.style import to_page, to_svg
     from l4slab.plot.time_series import time_series
-except ModuleNotFoundError as error:
-    if error.name not in ("matplotlib", "numpy"):
-        raise
-    AVAILABLE = False
-else:
-    AVAILABLE = True
+
+AVAILABLE = find_spec("matplotlib") is not None and find_spec("numpy") is not None
 
 __all__ = [
     "AVAILABLE", "agreement", "cdf", "comparison", "delays", "grid", "heatmap", "inside", "lines", "looks",
@@ -45,8 +43,15 @@ __all__ = [
 ]  # fmt: skip
 
 
-def __getattr__(name: str) -> NoReturn:
-    """Say why a function could not be imported."""
-    if name in __all__:
+def __getattr__(name: str) -> Any:
+    """A function that draws. All are loaded at once, because a module of the same name hides a function."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if not AVAILABLE:
         raise InputError('figures need matplotlib; install it with: pip install "l4slab[plot]"')
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    drawn = [one for one in __all__ if one not in globals() and not one.startswith("to_")]
+    modules = {one: import_module(f"{__name__}.{one}") for one in drawn}
+    style = import_module(f"{__name__}.style")
+    globals().update({one: getattr(module, one) for one, module in modules.items()})
+    globals().update(to_page=style.to_page, to_svg=style.to_svg)
+    return globals()[name]

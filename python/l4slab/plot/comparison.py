@@ -10,7 +10,7 @@ import polars as pl
 from matplotlib.axes import Axes
 
 from l4slab.base.values import Cell
-from l4slab.plot.roles import Look, looks
+from l4slab.plot.roles import Look, Senders, looks
 from l4slab.plot.style import GRID, WIDTH_IN, Figure, legend, mark_published, published_handle, styled
 
 _PANELS = (
@@ -25,7 +25,7 @@ def comparison(
     *,
     cases: Sequence[Mapping[str, Cell]] | None = None,
     labels: Sequence[str] | None = None,
-    names: Sequence[str] | Mapping[str, str | None] | None = None,
+    names: Senders | None = None,
     published: pl.DataFrame | None = None,
 ) -> Figure | None:
     """A row per case and in it a mark per flow, panels for rate and delay; None without data.

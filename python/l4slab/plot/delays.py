@@ -11,7 +11,7 @@ from matplotlib.ticker import LogLocator
 
 from l4slab.base.errors import InputError, suggest
 from l4slab.plot.distributions import NAMES, distribution, ends_of, points_of
-from l4slab.plot.roles import Look, looks
+from l4slab.plot.roles import Look, Senders, looks
 from l4slab.plot.style import BEHIND, DIM, WIDTH_IN, Figure, legend, plain_log, styled
 
 _RAREST_PCT = 0.01
@@ -23,7 +23,7 @@ def delays(
     histograms: pl.DataFrame,
     *,
     quantity: str = "sojourn_ms",
-    flows: Sequence[str] | Mapping[str, str | None] | None = None,
+    flows: Senders | None = None,
 ) -> Figure | None:
     """Beside each other: which part of each flow's packets waited less than a time, and which part waited longer.
 

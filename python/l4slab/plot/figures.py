@@ -21,10 +21,13 @@ if TYPE_CHECKING:  # a page is written without matplotlib, too
 _TEXT = ("panel", "group", "bar", "part", "row", "column")
 
 
-def draw(
+Query = Callable[[str], pl.DataFrame]
+
+
+def each(
     experiments: Sequence[Experiment], tables: Mapping[str, pl.DataFrame | Path]
-) -> Iterator[tuple[Figure, Drawing | None]]:
-    """Every figure with its drawing, None where there is nothing to draw.
+) -> Iterator[tuple[Figure, Query]]:
+    """Every figure, and what runs its SQL.
 
     `tables` are those of `metrics.TABLES` of all experiments, in memory or as Parquet files.
     """
@@ -37,14 +40,27 @@ def draw(
             for figure in experiment.tables(Figure):
                 if figure.reference is not None:
                     references.register(connection, experiment, figure.reference)
-                yield figure, draw_one(figure, lambda sql: frames.fetch(connection.sql(sql)))
+                yield figure, lambda sql: frames.fetch(connection.sql(sql))
 
 
-def draw_one(figure: Figure, query: Callable[[str], pl.DataFrame]) -> Drawing | None:
-    """The drawing of one figure; `query` runs SQL."""
+def draw(
+    experiments: Sequence[Experiment], tables: Mapping[str, pl.DataFrame | Path]
+) -> Iterator[tuple[Figure, Drawing | None]]:
+    """Every figure with its drawing, None where there is nothing to draw; `tables` as in `each`."""
+    for figure, query in each(experiments, tables):
+        yield figure, draw_one(figure, query)
+
+
+def data_of(figure: Figure, query: Query) -> pl.DataFrame:
+    """What the figure's query gives, with names as text and numbers as floats."""
     data = query(figure.sql)
     data = data.with_columns(pl.col(name).cast(pl.String) for name in _TEXT if name in data.columns)
-    data = data.with_columns(cs.decimal().cast(pl.Float64))  # what SQL makes of a number such as 1.0
+    return data.with_columns(cs.decimal().cast(pl.Float64))  # what SQL makes of a number such as 1.0
+
+
+def draw_one(figure: Figure, query: Query) -> Drawing | None:
+    """The drawing of one figure; `query` runs SQL."""
+    data = data_of(figure, query)
     return _runs(query, data) if figure.kind == "runs" else _draw(figure, data)
 
 
@@ -73,7 +89,7 @@ def _draw(figure: Figure, data: pl.DataFrame) -> Drawing | None:
     return None
 
 
-def _runs(query: Callable[[str], pl.DataFrame], data: pl.DataFrame) -> Drawing | None:
+def _runs(query: Query, data: pl.DataFrame) -> Drawing | None:
     """The time series of the runs that a query names: trials of one case, or of one in each panel."""
     chosen = data.select("run", *(["panel"] if "panel" in data.columns else [])).unique(maintain_order=True)
     if chosen.is_empty():

@@ -13,15 +13,25 @@ from matplotlib.patches import Patch
 
 from l4slab.base.numbers import NO_DELAY_MS
 from l4slab.base.values import Cell
-from l4slab.plot.roles import INK, Look, looks
+from l4slab.plot.quantities import (
+    LOG_FROM,
+    Times,
+    ends_of,
+    mean_of,
+    milliseconds,
+    percent,
+    rate_column,
+    short,
+    times_of,
+    unfinished,
+)
+from l4slab.plot.roles import INK, Look, looks_of_flows
 from l4slab.plot.style import BEHIND, DIM, GRID, WIDTH_IN, Figure, legend, plain_log, styled
 
 _ROW_IN = 0.26
 _BAR = 0.72
 # Letters of a line of a flow's name.
 _NAME = 24
-# From this ratio of the longest to the shortest delay on, a linear axis would hide the short one.
-_LOG_FROM = 30.0
 
 
 def overview(
@@ -45,13 +55,9 @@ def overview(
     rows = [_of_case(flows, case) for case in cases]
     if not any(map(len, rows)):
         return None
-    rate = "rate_mbps" if flows["rate_mbps"].count() else "goodput_mbps"
-    look = looks({str(name): cc for name, cc in flows.select("flow", "cc").unique("flow", maintain_order=True).rows()})
-    times = {"queue delay": ("sojourn_ms_mean", "sojourn_ms_p99")}
-    if any(name in flows.columns and flows[name].sum() for name in ("transfers", "unfinished")):
-        times["completion"] = ("completion_ms_p50", "completion_ms_p99")
-    if "frame_ms_p50" in flows.columns and flows["frame_ms_p50"].count():
-        times["frame latency"] = ("frame_ms_p50", "frame_ms_p99")
+    rate = rate_column(flows)
+    look = looks_of_flows(flows.select("flow", "cc").drop_nulls("flow").unique(maintain_order=True).iter_rows())
+    times = times_of(flows)
     ticks: list[tuple[float, str]] = []
     y = 0.0
     with styled():
@@ -72,22 +78,22 @@ def overview(
                 ticks.append((y, _in_two_lines(f"{name} × {count}" if count > 1 else str(name))))
                 if (limit := capacity.get(str(name))) is not None:
                     axes[0].vlines(limit, y - 0.5, y + 0.5, color=INK, linewidth=1, linestyle=(0, (4, 2)))
-                _rate(axes[0], one[rate].drop_nulls(), y, look[str(name)])
-                for axis, columns in zip(axes[1:-1], times.values(), strict=True):
-                    _delay(axis, one, columns, y, look[str(name)])
-                _signals(axes[-1], one, y, look[str(name)])
+                its = look[str(name), one["cc"][0]]
+                _rate(axes[0], one[rate].drop_nulls(), y, its)
+                for axis, kind in zip(axes[1:-1], times, strict=True):
+                    _delay(axis, one, kind, y, its)
+                _signals(axes[-1], one, y, its)
                 y += 1
             y += 0.35 * (len(cases) > 1)
-        narrow = len(times) > 1
-        figure.set_size_inches(WIDTH_IN, 0.95 + 0.15 * narrow + _ROW_IN * y)
-        _axes(axes, [("\n" if narrow else " ").join(title) for title in _titles(times)], y, ticks)
-        legend(figure, _handles(list(times)[1:])[0 if any(capacities or ()) else 1 :])
+        figure.set_size_inches(WIDTH_IN, 1.1 + _ROW_IN * y)
+        _axes(axes, _titles(times), y, ticks)
+        legend(figure, _handles()[0 if any(capacities or ()) else 1 :])
     return figure
 
 
-def _titles(times: Iterable[str]) -> list[tuple[str, str]]:
-    """Names and units of the panels."""
-    return [("rate", "(Mb/s)"), *((name, "(ms)") for name in times), ("CE / dropped", "(%)")]
+def _titles(times: Iterable[Times]) -> list[str]:
+    """Names of the panels, and what the numbers in them are."""
+    return ["rate\n(Mb/s)", *(f"{one.name}\n{one.middle} / P99 (ms)" for one in times), "CE / dropped\n(%)"]
 
 
 def _in_two_lines(name: str) -> str:
@@ -106,34 +112,21 @@ def _rate(axis: Axes, values: pl.Series, y: float, look: Look) -> None:
     axis.barh(y, mean, height=_BAR, **look.bar)
     if high > low:
         axis.hlines(y, low, high, color=INK, linewidth=0.9)
-    _write(axis, max(mean, high), y, _short(mean))
+    _write(axis, max(mean, high), y, short(mean))
 
 
-def _delay(axis: Axes, rows: pl.DataFrame, columns: tuple[str, str], y: float, look: Look) -> None:
-    mean, p99 = (rows[name].mean() for name in columns)
-    left = float(rows["unfinished"].mean() or 0) if "unfinished" in rows.columns else 0.0  # type: ignore[arg-type]
-    unfinished = f"{_short(left)} unfinished" if left and columns[0].startswith("completion") else ""
-    if mean is None:
-        if unfinished:
-            _write(axis, 0, y, unfinished)
+def _delay(axis: Axes, rows: pl.DataFrame, kind: Times, y: float, look: Look) -> None:
+    ends, left = ends_of(rows, kind), unfinished(rows, kind)
+    if ends is None:
+        if left:
+            _write(axis, 0, y, left)
         return
-    mean, p99 = float(mean), float(mean if p99 is None else p99)  # type: ignore[arg-type]
     # A log axis has no zero: a short delay is drawn where it begins, and written as it is.
-    start, end = (max(value, NO_DELAY_MS) for value in (mean, p99))
+    start, end = (max(value, NO_DELAY_MS) for value in ends)
     axis.hlines(y, start, end, color=look.colour, linewidth=1.6)
     axis.plot([end], [y], marker="|", markersize=7, color=look.colour)
     axis.plot([start], [y], marker=look.marker, markersize=5, color=look.colour)
-    texts = dict.fromkeys(map(_milliseconds, (mean, p99))) if max(mean, p99) > NO_DELAY_MS else ["none"]
-    _write(axis, max(start, end), y, " … ".join(texts) + f"\n+ {unfinished}" * bool(unfinished))
-
-
-def _milliseconds(value: float) -> str:
-    return f"< {NO_DELAY_MS:g}" if value < NO_DELAY_MS else _short(value, below_one=2)
-
-
-def _short(value: float, below_one: int = 3) -> str:
-    """Three digits, without a power of ten where they are more; `below_one` digits of what is less than one."""
-    return f"{value:.0f}" if value >= 100 else f"{value:.3g}" if value >= 1 else f"{value:.{below_one}g}"
+    _write(axis, max(start, end), y, milliseconds(ends) + f"\n+ {left}" * bool(left))
 
 
 def _signals(axis: Axes, rows: pl.DataFrame, y: float, look: Look) -> None:
@@ -144,10 +137,9 @@ def _signals(axis: Axes, rows: pl.DataFrame, y: float, look: Look) -> None:
         ("ce_pct", -0.25, {}),
         ("drop_pct", 0.25, {"facecolor": "none", "edgecolor": look.colour}),
     ):
-        value = rows[column].mean()
-        number = float(value) if value is not None else 0.0  # type: ignore[arg-type]
+        number = mean_of(rows, column) or 0.0
         longest = max(longest, number)
-        texts.append(f"{number:.0f}" if number > 10 else f"{number:.2g}" if number else "0")
+        texts.append(percent(number))
         axis.barh(y + offset * _BAR, number, height=_BAR / 2, **{**look.bar, "hatch": "", "linewidth": 0.9, **style})
     _write(axis, longest, y, " / ".join(texts))
 
@@ -167,7 +159,7 @@ def _axes(axes: Any, titles: Sequence[str], y: float, ticks: Sequence[tuple[floa
     rate.set_ylim(y - 0.35, -0.65)
     for delay in delays:
         ends = [x for line in delay.lines for x in line.get_xdata()]
-        if ends and max(ends) > _LOG_FROM * min(ends):
+        if ends and max(ends) > LOG_FROM * min(ends):
             delay.set_xscale("log")
             plain_log(delay.xaxis)
             delay.set_xlim(min(ends) / 1.6, max(ends) * (max(ends) / min(ends)) ** 0.5)
@@ -183,12 +175,10 @@ def _axes(axes: Any, titles: Sequence[str], y: float, ticks: Sequence[tuple[floa
         axis.spines["left"].set_color(GRID)
 
 
-def _handles(medians: Sequence[str]) -> list[Any]:
-    """For the legend; the panels of `medians` have these instead of means."""
-    delay = f"mean ({', '.join(medians)}: median), up to P99" if medians else "mean, up to P99"
+def _handles() -> list[Any]:
     return [
         Line2D([], [], color=INK, linewidth=1, linestyle=(0, (4, 2)), label="capacity"),
-        Line2D([], [], color=DIM, linewidth=1.6, marker="o", markersize=5, label=delay),
+        Line2D([], [], color=DIM, linewidth=1.6, marker="o", markersize=5, label="mean or median, to P99"),
         Patch(facecolor=DIM, label="CE marked"),
         Patch(facecolor="none", edgecolor=DIM, label="dropped"),
     ]

@@ -9,6 +9,7 @@ prints can be read.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypedDict
@@ -128,17 +129,25 @@ def place_of(name: str, controller: str | None = None) -> tuple[str, int]:
     return "other", 0
 
 
-def looks(names: Sequence[str] | Mapping[str, str | None]) -> dict[str, Look]:
+# Names alone, or each flow with its congestion control (the column `cc`) or with its look.
+Senders = Sequence[str] | Mapping[str, str | None] | Mapping[str, Look]
+
+
+def looks(names: Senders) -> dict[str, Look]:
     """How each name is drawn in a figure with all of them.
 
-    A mapping gives each flow's congestion control (the column `cc`); None is a flow without one, which is
-    unresponsive unless its name says more. Several of one place get further looks of their role, in their order. A
-    name with the word "law" or "ideal" is dotted and has no marker.
+    A flow without a congestion control is unresponsive unless its name says more. Several of one place get further
+    looks of their role, in their order. A name with the word "law" or "ideal" is dotted and has no marker. Looks that
+    the mapping gives stay.
     """
     places: dict[str, tuple[str, int]] = {}
+    given = dict(names) if isinstance(names, Mapping) else {}
+    if given and all(isinstance(look, Look) for look in given.values()):
+        return given  # type: ignore[return-value]
     for name in names:
-        role, number = place_of(name, names[name] if isinstance(names, Mapping) else None)
-        if role == "other" and isinstance(names, Mapping) and names[name] is None:
+        controller = given.get(name)
+        role, number = place_of(name, controller)  # type: ignore[arg-type]
+        if role == "other" and name in given and controller is None:
             role = "unresponsive"
         places[name] = role, number
     free = {role: _free([place for place in places.values() if place[0] == role]) for role in ROLES}
@@ -153,6 +162,21 @@ def looks(names: Sequence[str] | Mapping[str, str | None]) -> dict[str, Look]:
         taken.add(place)
         found[name] = _look(*place)
     return found
+
+
+def looks_of_flows(flows: Iterable[tuple[str, str | None]]) -> dict[tuple[str, str | None], Look]:
+    """How each flow is drawn in every figure of the same results, from all its pairs of name and congestion control.
+
+    A flow has one look as long as it has one controller. With another controller it has a look of that one's role.
+    """
+    seen: Counter[str] = Counter()
+    names: dict[tuple[str, str | None], str] = {}
+    for flow, cc in dict.fromkeys(flows):
+        # The same name again gets an end that no pattern of names sees.
+        names[flow, cc] = flow + "\0" * seen[flow]
+        seen[flow] += 1
+    found = looks({name: cc for (_, cc), name in names.items()})
+    return {pair: found[name] for pair, name in names.items()}
 
 
 def _free(wanted: Iterable[tuple[str, int]]) -> Iterator[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from l4slab.plot.roles import INK, Look, looks
+from l4slab.plot.roles import INK, Look, Senders, looks
 from l4slab.plot.style import (
     DIM,
     WIDTH_IN,
@@ -39,7 +39,7 @@ _UNSEEN = 0.005
 def time_series(
     series: pl.DataFrame,
     *,
-    flows: Sequence[str] | Mapping[str, str | None] | None = None,
+    flows: Senders | None = None,
     warmup_s: float = 0,
     trial: int | None = None,
     published: pl.DataFrame | None = None,

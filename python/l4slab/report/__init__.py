@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -12,32 +12,21 @@ from typing import TypedDict
 import jinja2
 from markupsafe import Markup
 
-from l4slab import _core, plot
+from l4slab import _core
 from l4slab.base.progress import Told, silent
 from l4slab.live import page as live
-from l4slab.report import drawings, grids, runs, summary, tables
-from l4slab.report.drawings import Drawn
-from l4slab.report.results import Case, Folder, load, replace
+from l4slab.plot.roles import OnThePage
+from l4slab.report import cases, chosen, drawings, grids, runs, strips, summary, tables
+from l4slab.report.results import MAX_CASES, Case, Folder, load, replace
 from l4slab.sweep import Plan
 
 # Figures are unfolded up to this height of the page; the others show their caption.
 _UNFOLDED_PX = 4000
-_WIDTH_PX = 1000  # of the figures, on a large screen
-
-
-class Element(TypedDict):
-    """A figure of the page."""
-
-    id: str
-    svg: Markup
-    caption: str
-    summary: str
-    source: str
-    open: bool
+_CASE_PX = 900  # of a case with all its panels, about
 
 
 class Later(TypedDict):
-    """A case that the page draws when it is unfolded: its place among these, and the caption."""
+    """What the page draws when it is unfolded: its place among these, and the caption."""
 
     number: int
     caption: str
@@ -48,8 +37,8 @@ class ShownCase(TypedDict):
 
     label: str
     words: list[tuple[str, str]]
-    figures: list[Element]
-    folded: Later | None
+    drawn: Later
+    packets: Markup | None
     open: bool
 
 
@@ -98,17 +87,16 @@ def render(folder: Folder, told: Told = silent) -> str:
     is_own, are_chosen = folder.is_own, drawings.are_chosen(folder)
     shown = _Shown()
     # In the order of the page, so that the first are unfolded.
-    overview = drawings.overview(folder) if is_own and plot.AVAILABLE else None
-    first = [shown.one(overview)] if overview else []
+    overview = strips.overview(folder) if is_own else None
+    comparison = None if is_own or are_chosen else strips.comparison(folder)
     experiments = [_experiment(folder, name, shown) for name in folder.experiments] if is_own else []
-    compared = plot.AVAILABLE and not (is_own or are_chosen)
-    comparison = drawings.comparison(folder) if compared else None
-    figures = shown.all([comparison] if comparison else [])
-    figures += shown.all(drawings.of_the_study(folder)) if are_chosen and plot.AVAILABLE else []
+    figures = [shown.figure(figure) for figure in chosen.of_the_study(folder)] if are_chosen else []
     experiments = experiments or [_experiment(folder, name, shown) for name in folder.experiments]
     index = {
         "tables": [{"name": grid["name"], "file": grid["file"]} for grid in results],
-        "cases": shown.folded,
+        "cases": shown.cases,
+        "figures": shown.panels,
+        "looks": _looks(folder),
         "runs": embedded,
         "form": runs.form(),
         "files": runs.other_files(folder),
@@ -116,9 +104,9 @@ def render(folder: Folder, told: Told = silent) -> str:
     }
     parts = {
         "is_own": is_own,
-        "can_draw": plot.AVAILABLE,
         "overall": summary.over_the_cases(folder) if is_own else [],
-        "overview": first,
+        "overview": overview,
+        "comparison": comparison,
         "figures": figures,
         "lists": tables.lists(folder, tables.verdicts(folder)),
         "agreement": tables.agreement(folder),
@@ -162,7 +150,7 @@ def _contents(parts: Mapping[str, object]) -> list[tuple[str, str]]:
     sections = [
         ("what-happened", "What happened", parts["is_own"]),
         ("verdict", "Verdict", parts["lists"]),
-        ("figures", "Figures", parts["figures"]),
+        ("figures", "Figures", parts["figures"] or parts["comparison"]),
         ("claims", "Statements", parts["lists"]),
         ("published", "Measured against published", parts["agreement"] or parts["references"]),
         ("experiments", "Experiments", not parts["is_own"]),
@@ -177,19 +165,18 @@ def _experiment(folder: Folder, experiment: str, shown: _Shown) -> Experiment:
     """An experiment with its cases in words and figures. For a study that chooses figures, only its description."""
     is_own = folder.is_own
     of_it = [case for case in folder.cases if case.experiment == experiment]
-    drawn = of_it[: max(drawings.MAX_CASES - shown.cases, 0)] if is_own or not drawings.are_chosen(folder) else []
-    shown.cases += len(drawn)
-    cases: list[ShownCase] = []
+    drawn = of_it[: max(MAX_CASES - len(shown.cases), 0)] if is_own or not drawings.are_chosen(folder) else []
+    cases_: list[ShownCase] = []
     for case in drawn:
         # A folded case costs nothing until the user opens it; then the page draws it.
-        is_open = shown.has_room and (not cases or not is_own)
-        cases.append(
+        is_open = shown.has_room and (not cases_ or not is_own)
+        cases_.append(
             {
                 "label": case.level_text or "Over time",
                 "words": summary.of_case(folder, case),
-                "figures": shown.all(drawings.of_case(folder, case)) if is_open else [],
-                "folded": None if is_open else shown.later(folder, case),
-                "open": is_open or (is_own and not plot.AVAILABLE and not cases),
+                "drawn": shown.case(folder, case, is_open=is_open),
+                "packets": shown.packets(folder, case) if is_open else None,
+                "open": is_open,
             }
         )
     file = folder.file(experiment)
@@ -199,43 +186,54 @@ def _experiment(folder: Folder, experiment: str, shown: _Shown) -> Experiment:
         "about": "" if file.about == folder.about else file.about,
         "file": file.file.name,
         "runs": folder.flows.filter(experiment=experiment)["run"].n_unique(),
-        "cases": cases,
+        "cases": cases_,
         "omitted": len(of_it) - len(drawn) if drawn else 0,
-        "open": any(case["open"] for case in cases),
+        "open": any(case["open"] for case in cases_),
     }
 
 
+def _looks(folder: Folder) -> dict[str, dict[str, OnThePage]]:
+    """Colour and dashes of each flow with each of its controllers ("" for none)."""
+    found: dict[str, dict[str, OnThePage]] = {}
+    for (flow, cc), look in folder.looks.items():
+        found.setdefault(flow, {})[cc or ""] = look.on_the_page
+    return found
+
+
 class _Shown:
-    """Turns figures into elements of the page, each with ids that differ from every other's."""
+    """What the page draws, and how much of it is unfolded."""
 
     def __init__(self) -> None:
-        self.number, self.cases, self._left_px = 0, 0, float(_UNFOLDED_PX)
-        self.folded: list[drawings.Folded] = []
+        self.cases: list[cases.Drawn] = []
+        self.panels: list[chosen.Panels] = []
+        self._number, self._left_px = 0, float(_UNFOLDED_PX)
 
     @property
     def has_room(self) -> bool:
-        """Whether what comes next is unfolded. The page itself draws what is folded, so that needs no matplotlib."""
-        return plot.AVAILABLE and (self._left_px > 0 or not self.number)
+        """Whether what comes next is unfolded."""
+        return self._left_px > 0 or not self._number
 
-    def later(self, folder: Folder, case: Case) -> Later:
-        """The place of a case among those that the page draws when they are unfolded, and its caption."""
-        self.folded.append(drawings.of_folded(folder, case))
-        return {"number": len(self.folded) - 1, "caption": drawings.note_of_folded(folder, case, self.folded[-1])}
+    def case(self, folder: Folder, case: Case, *, is_open: bool) -> Later:
+        """The place of a case among those that the page draws, and its caption."""
+        self.cases.append(cases.of(folder, case))
+        self._number += 1
+        self._left_px -= _CASE_PX * is_open
+        return {"number": len(self.cases) - 1, "caption": cases.note(folder, case, self.cases[-1])}
 
-    def all(self, drawn: Iterable[Drawn]) -> list[Element]:
-        return [self.one(figure) for figure in drawn]
+    def packets(self, folder: Folder, case: Case) -> Markup | None:
+        """Each packet of a stack, which needs matplotlib; None where there is no log, as is usual."""
+        drawn = drawings.packets(folder, case)
+        return None if drawn is None else drawings.element(drawn.figure, drawn.caption, -self._number)
 
-    def one(self, drawn: Drawn) -> Element:
-        self.number += 1
-        self._left_px -= drawn.aspect * _WIDTH_PX
-        return {
-            "id": drawn.id,
-            "svg": drawings.element(drawn.figure, drawn.caption or drawn.id, self.number),
-            "caption": drawn.caption,
-            "summary": drawn.summary,
-            "source": drawn.source,
-            "open": self._left_px > 0 or self.number == 1,
-        }
+    def figure(self, figure: chosen.Chosen) -> chosen.Chosen:
+        """A figure that a file chooses, with its place in the page."""
+        figure.open = self.has_room
+        self._number += 1
+        self._left_px -= figure.height_px
+        if figure.panels is not None:
+            figure.place = len(self.panels)
+            self.panels.append(figure.panels)
+        return figure
 
 
 def _script_safe(text: str | None) -> Markup | None:

@@ -1,41 +1,35 @@
-"""The report's figures: which there are, as elements of the page and as files."""
+"""The report's figures as matplotlib draws them: files for papers, and what the page does not draw itself."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
 import polars as pl
 from markupsafe import Markup
 
 from l4slab import plot
 from l4slab.experimentfile import capacity
-from l4slab.plot.distributions import NAMES, points
 from l4slab.plot.figures import draw as draw_figures
-from l4slab.plot.roles import OnThePage
-from l4slab.report.results import Case, Folder, packets_of, replace
+from l4slab.plot.quantities import times_of
+from l4slab.report import strips
+from l4slab.report.results import MAX_CASES, Case, Folder, packets_of, replace
 from l4slab.results import figures
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # The distributions of a case: quantity, the file's name, and what it is.
-_DELAYS = (
+DELAYS = (
     ("sojourn_ms", "queue-delay", "How long the packets of each flow waited in queues"),
     ("completion_ms", "completion", "How long the transfers of each flow took"),
     ("frame_ms", "frames", "How long the frames of each flow took, from the camera to the last byte"),
 )
-# Cases drawn at most, and marks of cases side by side; every run can be opened beyond these.
-MAX_CASES = 12
-# The panels of a run that are also drawn for a case, and their published columns.
-_OVER_TIME = ["delivery rate", "smoothed RTT", "classic ECN score", "queue delay", "marking probability"]
-_PUBLISHED = {"rate_mbps": "delivery rate", "rtt_ms_mean": "smoothed RTT"}
-MAX_COMPARED_MARKS = 150
 
 
 @dataclass(frozen=True)
@@ -47,16 +41,10 @@ class Drawn:
     caption: str
     source: str = ""
 
-    @property
-    def summary(self) -> str:
-        """The caption's first sentence; what ends within parentheses ends none."""
-        return re.split(r"(?<=[.:;])\s+(?![^(]*\))", self.caption.strip(), maxsplit=1)[0].rstrip(".:;") or self.id
 
-    @property
-    def aspect(self) -> float:
-        """Height over width."""
-        width, height = self.figure.get_size_inches()
-        return float(height / width)
+def first_sentence(caption: str) -> str:
+    """The caption's first sentence; what ends within parentheses ends none."""
+    return re.split(r"(?<=[.:;])\s+(?![^(]*\))", caption.strip(), maxsplit=1)[0].rstrip(".:;")
 
 
 def of_the_study(folder: Folder) -> Iterator[Drawn]:
@@ -82,13 +70,13 @@ def are_chosen(folder: Folder) -> bool:
 
 def comparison(folder: Folder) -> Drawn | None:
     """All cases side by side, where there are some, but not too many."""
-    if len(folder.cases) < 2 or len(folder.cases) * len(folder.senders) > MAX_COMPARED_MARKS:
+    if len(folder.cases) < 2 or len(folder.cases) * len(folder.senders) > strips.MAX_COMPARED_MARKS:
         return None
     figure = plot.comparison(
         folder.flows,
         cases=[case.levels if folder.factors else {"experiment": case.experiment} for case in folder.cases],
         labels=[case.label(folder) for case in folder.cases],
-        names=folder.senders,
+        names={flow: folder.looks[flow, cc] for flow, cc in folder.senders.items()},
         published=folder.published,
     )
     if figure is None:
@@ -112,7 +100,7 @@ def overview(folder: Folder) -> Drawn | None:
     )
     if figure is None:
         return None
-    times = [axis.get_title(loc="left").split("(")[0].strip() for axis in figure.axes[1:-1]]
+    times = [one.name for one in times_of(folder.flows)]
     first = f", of the first {len(cases)} of {len(folder.cases)} cases" if len(cases) < len(folder.cases) else ""
     caption = (
         f"Rate, {', '.join(times)}, marks and drops of every flow{first}. Means over the trials; a thin line is the "
@@ -130,13 +118,13 @@ def of_case(folder: Folder, case: Case) -> Iterator[Drawn]:
     trial, trials = plot.median_trial(folder.flows.filter(case.rows())), series["trial"].n_unique()
     which = f"trial {trial}" + (f", the median of {trials}; the others faint" if trials > 1 else "")
     shaded = "; shaded: before the measured interval" if warmup_s else ""
-    stem = f"{case.experiment}-{folder.cases.index(case) + 1}"
-    known, senders = folder.published, folder.senders_of(case)
+    stem = _stem(folder, case)
+    known, looks = folder.published, folder.looks_in(case)
     of_paths = capacity.table(described)
     varies = "; dashed: the capacity of the path" if of_paths["flow"].is_duplicated().any() else ""
     over_time = plot.time_series(
         series,
-        flows=senders,
+        flows=looks,
         warmup_s=warmup_s,
         trial=trial,
         published=None if folder.factors else known.filter(pl.col("experiment") == case.experiment),
@@ -146,102 +134,34 @@ def of_case(folder: Folder, case: Case) -> Iterator[Drawn]:
         caption = f"Delivery rate and round-trip time of each flow, {which}{shaded}{varies}."
         yield Drawn(f"{stem}-over-time", over_time, caption)
     histograms = folder.rows_of("histograms", case)
-    for quantity, name, says in _DELAYS:
-        figure = plot.delays(histograms, quantity=quantity, flows=senders)
+    for quantity, name, says in DELAYS:
+        figure = plot.delays(histograms, quantity=quantity, flows=looks)
         if figure is not None:
             together = f", {trials} trials together" if trials > 1 else ""
             yield Drawn(f"{stem}-{name}", figure, f"{says}: the distribution and, right, its tail{together}.")
     inside = plot.inside(series, warmup_s=warmup_s, trial=trial)
     if inside is not None:
         yield Drawn(f"{stem}-inside", inside, f"Inside the queue: marking probabilities, {which}{shaded}.")
-    run = str(folder.flows.filter(case.rows(), trial=trial)["run"][0])
-    if (kept := packets_of(folder.folder, run)) is not None:
-        figure = plot.packets(*kept[1:], warmup_s=warmup_s, end_s=described["duration_ns"] / 1e9)
-        if figure is not None:
-            caption = f"Each packet of {kept[0]} in its queues, and what the stack's log says, trial {trial}{shaded}."
-            yield Drawn(f"{stem}-packets", figure, caption)
+    if (drawn := packets(folder, case)) is not None:
+        yield drawn
 
 
-class Curve(OnThePage):
-    """A line of a distribution."""
-
-    name: str
-    x: list[float]
-    y: list[float]
-
-
-class Delays(TypedDict):
-    """A distribution and its tail."""
-
-    label: str
-    titles: list[str]
-    lines: list[Curve]
+def packets(folder: Folder, case: Case) -> Drawn | None:
+    """Each packet of a stack in the median trial of a case; None where the run has kept no log."""
+    flows, described = folder.flows.filter(case.rows()), folder.described(case)
+    trial = plot.median_trial(flows)
+    kept = packets_of(folder.folder, str(flows.filter(trial=trial)["run"][0]))
+    if kept is None or not plot.AVAILABLE:
+        return None
+    warmup_s = described["warmup_ns"] / 1e9
+    figure = plot.packets(*kept[1:], warmup_s=warmup_s, end_s=described["duration_ns"] / 1e9)
+    shaded = "; shaded: before the measured interval" if warmup_s else ""
+    caption = f"Each packet of {kept[0]} in its queues, and what the stack's log says, trial {trial}{shaded}."
+    return None if figure is None else Drawn(f"{_stem(folder, case)}-packets", figure, caption)
 
 
-class Marked(TypedDict):
-    """A published figure in a panel."""
-
-    panel: str
-    name: str
-    value: float
-
-
-class Folded(TypedDict):
-    """The data that the page draws of an unfolded case: its runs, the one in full, and the distributions."""
-
-    runs: list[str]
-    drawn: str
-    shown: Sequence[str]
-    delays: list[Delays]
-    published: list[Marked]
-
-
-def of_folded(folder: Folder, case: Case) -> Folded:
-    """The data that the page draws of an unfolded case: which runs, one of them in full, and the distributions.
-
-    The same as `of_case`. The lines over time are those that the page has of each run (`runs`).
-    """
-    flows = folder.flows.filter(case.rows())
-    runs = dict(flows.select("trial", "run").unique(maintain_order=True).iter_rows())
-    senders = folder.senders_of(case)
-    looks = plot.looks(senders)
-    histograms = folder.rows_of("histograms", case)
-    delays: list[Delays] = []
-    for quantity, _, _ in _DELAYS:
-        label, counted, beyond = NAMES[quantity]
-        lines = [
-            Curve(name=name, x=_rounded(x), y=_rounded(y), **looks[name].on_the_page)
-            for name, found in points(histograms, quantity, list(senders)).items()
-            for x, y in [zip(*found, strict=True)]
-        ]
-        if lines:
-            delays.append({"label": label, "titles": [f"part of the {counted}", beyond], "lines": lines})
-    published = folder.published.filter(pl.col("experiment") == case.experiment).drop_nulls("published")
-    return {
-        "runs": list(runs.values()),
-        "drawn": runs[plot.median_trial(flows)],
-        "shown": _OVER_TIME,
-        "delays": delays,
-        "published": [
-            {"panel": panel, "name": flow, "value": value}
-            for column, panel in _PUBLISHED.items()
-            for flow, value in published.filter(column=column).select("flow", "published").iter_rows()
-            if not folder.factors
-        ],
-    }
-
-
-def _rounded(values: Sequence[float]) -> list[float]:
-    return [float(f"{value:.4g}") for value in values]
-
-
-def note_of_folded(folder: Folder, case: Case, chosen: Folded) -> str:
-    """The caption for the data of `of_folded`."""
-    warmup_s, several = folder.described(case)["warmup_ns"] / 1e9, len(chosen["runs"])
-    which = f" Over time: the median of {several} trials, the others faint." if several > 1 else ""
-    together = f" Distributions: {several} trials together." if several > 1 and chosen["delays"] else ""
-    shaded = " Shaded: before the measured interval." if warmup_s else ""
-    return f"Drag to zoom, double-click for all, click a name to hide its line.{which}{shaded}{together}"
+def _stem(folder: Folder, case: Case) -> str:
+    return f"{case.experiment}-{folder.cases.index(case) + 1}"
 
 
 def all_of(folder: Folder) -> Iterator[Drawn]:

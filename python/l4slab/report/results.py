@@ -22,7 +22,11 @@ from l4slab.base.values import Cell
 from l4slab.engines.contract import LOG, PACKETS
 from l4slab.engines.registry import DEFAULT, option
 from l4slab.experimentfile import Experiment
+from l4slab.plot.roles import Look, looks_of_flows
 from l4slab.sweep import Plan
+
+# Cases drawn at most; every run can be opened beyond these.
+MAX_CASES = 12
 
 
 @dataclass(frozen=True)
@@ -81,15 +85,22 @@ class Folder:
         """
         return dict(self.flows.select("flow", "cc").unique("flow", maintain_order=True).drop_nulls("flow").rows())
 
+    @cached_property
+    def looks(self) -> dict[tuple[str, str | None], Look]:
+        """How each flow with each of its controllers is drawn in every figure."""
+        return looks_of_flows(
+            self.flows.select("flow", "cc").unique(maintain_order=True).drop_nulls("flow").iter_rows()
+        )
+
     @property
     def flow_names(self) -> list[str]:
         """Every flow, in the order of the files."""
         return list(self.senders)
 
-    def senders_of(self, case: Case) -> dict[str, str | None]:
-        """The flows of a case with their congestion controls there."""
-        rows = self.flows.filter(case.rows())
-        return dict(rows.select("flow", "cc").unique("flow", maintain_order=True).drop_nulls("flow").rows())
+    def looks_in(self, case: Case) -> dict[str, Look]:
+        """How the flows of a case are drawn."""
+        rows = self.flows.filter(case.rows()).select("flow", "cc").unique("flow", maintain_order=True)
+        return {flow: self.looks[flow, cc] for flow, cc in rows.drop_nulls("flow").iter_rows()}
 
     @cached_property
     def study(self) -> Experiment | None:

@@ -18,7 +18,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 from urllib.parse import quote, unquote
 
 import polars as pl
@@ -30,7 +30,6 @@ from l4slab.base.progress import Told, silent
 from l4slab.base.run import Run as Description
 from l4slab.experimentfile import capacity
 from l4slab.plot import roles
-from l4slab.plot.roles import OnThePage
 from l4slab.report import setup, tables
 from l4slab.report.results import Folder, replace
 from l4slab.sweep import canonical_json
@@ -56,11 +55,14 @@ _SERIES = {
 }
 
 
-class Curve(OnThePage):
-    """A line of a panel: a value per time."""
+class Curve(TypedDict):
+    """A line of a panel: a value per time. The page knows the look of a flow with its controller ("" for none)."""
 
     name: str
     y: list[float | None]
+    cc: NotRequired[str]
+    colour: NotRequired[str | None]
+    dash: NotRequired[list[float]]
 
 
 class Panel(TypedDict):
@@ -267,13 +269,17 @@ def _parts(rows: pl.DataFrame, keys: list[str], times: pl.DataFrame) -> dict[Any
 def _panel(
     title: str, unit: str, lines: Mapping[str, list[float | None]], senders: Mapping[str, str | None] | None = None
 ) -> Panel:
-    """A panel with lines that look as in the figures; a line without a value is left out."""
-    looks = plot.looks(senders or list(lines))
-    return {
-        "title": title,
-        "unit": unit,
-        "lines": [Curve(name=name, y=y, **looks[name].on_the_page) for name, y in lines.items() if y],
-    }
+    """A panel of flows (`senders`) or of what their names say; a line without a value is left out."""
+    if senders is not None:
+        curves = [Curve(name=name, y=y, cc=senders.get(name) or "") for name, y in lines.items() if y]
+    else:
+        looks = plot.looks(list(lines))
+        curves = [
+            Curve(name=name, y=y, colour=looks[name].on_the_page["colour"], dash=looks[name].on_the_page["dash"])
+            for name, y in lines.items()
+            if y
+        ]
+    return {"title": title, "unit": unit, "lines": curves}
 
 
 def _queue(several: bool, link: str, queue: str) -> str:

@@ -14,8 +14,7 @@ from l4slab.base import metrics
 from l4slab.base.numbers import NO_DELAY_MS, number, plain
 from l4slab.base.values import Cell
 from l4slab.experimentfile import capacity
-from l4slab.report.drawings import MAX_CASES
-from l4slab.report.results import Case, Folder
+from l4slab.report.results import MAX_CASES, Case, Folder
 from l4slab.results.precision import sentences
 
 _MEANS = (

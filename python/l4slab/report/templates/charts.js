@@ -20,11 +20,59 @@ function limits(x, lines, warmup) {
   return { largest, end: usual > 0 && usual * 1.6 < largest ? usual * 1.6 : Infinity };
 }
 
-// Draws `panels` below each other: { title, unit, x, lines: [{ name, y, colour, dash, faint }] }, and where they are wanted
-// { label, xLog, yLog }; the time before `warmup` is shaded.
+// The series of a line, and of the area around it, which has two more without a stroke.
+function seriesOf({ name, y, colour, dash, faint, low, high }, { ink, steps, spanGaps }) {
+  const stroke = colour ?? ink;
+  const few = !faint && !steps && dash !== undefined && y.reduce((count, value) => count + (value !== null), 0) <= 25 && spanGaps;
+  const own = {
+    label: name, stroke, width: faint ? 0.8 : 1.3, alpha: faint ? 0.25 : 1, ...(faint && { class: "faint" }),
+    points: { show: few, size: 5, fill: stroke }, dash: faint ? [] : dash, spanGaps, ...(steps && { paths: uPlot.paths.stepped({ align: 1 }) }),
+  };
+  const edge = { label: name, stroke: "transparent", width: 0, points: { show: false }, class: "faint", spanGaps };
+  return low && high ? { series: [own, edge, edge], data: [y, high, low], fill: `color-mix(in srgb, ${stroke} 25%, transparent)` } : { series: [own], data: [y] };
+}
+
+// Published values: hollow diamonds with their reading error.
+function drawMarks(chart, marks, ink) {
+  const { ctx } = chart;
+  const size = 4.5 * devicePixelRatio;
+  ctx.save();
+  ctx.strokeStyle = ink;
+  ctx.lineWidth = devicePixelRatio;
+  for (const { x, y, error } of marks) {
+    const [left, top] = [chart.valToPos(x, "x", true), chart.valToPos(y, "y", true)];
+    ctx.beginPath();
+    if (error) {
+      ctx.moveTo(left, chart.valToPos(y - error, "y", true));
+      ctx.lineTo(left, chart.valToPos(y + error, "y", true));
+    }
+    ctx.moveTo(left, top - size);
+    for (const [right, down] of [[size, 0], [0, size], [-size, 0], [0, -size]]) ctx.lineTo(left + right, top + down);
+    ctx.stroke();
+  }
+  ctx.restore();
+}
+
+const tickText = (value) => (value === null ? "" : value.toLocaleString("en", { maximumFractionDigits: 6 }).replaceAll(",", "\u202f"));
+
+// The ends of the y axis: zero and a little above the largest value, unless there are `ends`.
+function rangeOf({ yLog, ends, marks = [] }, warmup, peak) {
+  if (ends) return () => ends;
+  const known = marks.flatMap(({ y, error }) => [y - error, y + error]);
+  if (yLog) return undefined;
+  return (chart, low, high) => {
+    const top = Math.max(chart.scales.x.max > warmup ? Math.min(high ?? 0, peak) : high ?? 0, ...known);
+    const least = Math.min(0, low ?? 0, ...known);
+    return [least * 1.05, top > 0 ? top * 1.05 : least < 0 ? 0 : 1];
+  };
+}
+
+// Draws `panels` below each other: { title, unit, x, lines: [{ name, y, colour, dash, faint, low, high }] }, and where they
+// are wanted { label, xLog, yLog, xEnds, ends, steps, marks, spanGaps, legend }; the time before `warmup` is shaded.
 function drawCharts(holder, panels, { key, warmup = 0 }) {
   clearCharts(holder);
   const style = getComputedStyle(document.body);
+  const ink = style.color;
   const line = { stroke: style.getPropertyValue("--line"), width: 1 };
   const axis = { stroke: style.getPropertyValue("--dim"), grid: line, ticks: line };
   const shade = (chart) => {
@@ -32,33 +80,38 @@ function drawCharts(holder, panels, { key, warmup = 0 }) {
     chart.ctx.fillStyle = "rgb(128 128 128 / 0.12)";
     chart.ctx.fillRect(left, top, Math.max(0, chart.valToPos(warmup, "x", true) - left), height);
   };
-  const made = panels.map(({ title, unit, x, lines, label = "time (s)", xLog = false, yLog = false }, number) => {
+  const made = panels.map((panel, number) => {
+    const { title, unit, x, lines, label = "time (s)", xLog = false, yLog = false, xEnds, steps, marks = [], spanGaps = xLog, legend = true } = panel;
     const place = element("div", null);
     const { largest, end } = limits(x, lines, warmup);
     const heading = element("h3", unit ? `${title} (${unit})` : title);
     if (end < largest) heading.append(element("small", ` peak before: ${numberText(largest)}`));
-    holder.append(heading, place);
+    if (heading.textContent) holder.append(heading);
+    holder.append(place);
     const last = number === panels.length - 1;
-    const range = yLog ? undefined : (chart, low, high) => {
-      const top = chart.scales.x.max > warmup ? Math.min(high, end) : high;
-      return [Math.min(0, low), top > 0 ? top * 1.05 : 1];
-    };
-    const ticks = (_, values) => values.map((value) => (value === null ? "" : value.toLocaleString("en", { maximumFractionDigits: 6 }).replaceAll(",", "\u202f")));
+    const ticks = (_, values) => values.map(tickText);
+    const parts = lines.map((one) => seriesOf(one, { ink, steps, spanGaps }));
+    const bands = [];
+    let series = 1;
+    for (const { data, fill } of parts) {
+      if (fill) bands.push({ series: [series + 1, series + 2], fill });
+      series += data.length;
+    }
+    const range = rangeOf(panel, warmup, end);
     return new uPlot({
       width: holder.clientWidth,
       height: last ? 190 : 170,
-      scales: { x: { time: false, distr: xLog ? 3 : 1 }, y: { distr: yLog ? 3 : 1, range } },
-      cursor: { ...(key && { sync: { key } }), drag: { x: true, y: false } },
-      hooks: warmup ? { drawClear: [shade] } : {},
+      legend: { show: legend },
+      scales: { x: { time: false, distr: xLog ? 3 : 1, ...(xEnds && { range: () => xEnds }) }, y: { distr: yLog ? 3 : 1, ...(range && { range }) } },
+      cursor: { ...(key && { sync: { key } }), drag: { x: !xEnds, y: false } },
+      hooks: { drawClear: warmup ? [shade] : [], draw: marks.length ? [(chart) => drawMarks(chart, marks, ink)] : [] },
       axes: [
         { ...axis, size: 30, ...(xLog && { values: ticks }), ...(last && { label, labelSize: 22 }) },
         { ...axis, size: 58, ...(yLog && { values: ticks }) },
       ],
-      series: [{ label }].concat(lines.map(({ name, colour, dash, faint }) => ({
-        label: name, width: faint ? 0.8 : 1.3, alpha: faint ? 0.25 : 1, ...(faint && { class: "faint" }), points: { show: false },
-        stroke: colour ?? style.color, dash: faint ? [] : dash, spanGaps: xLog,
-      }))),
-    }, [x].concat(lines.map((one) => one.y)), place);
+      bands,
+      series: [{ label }, ...parts.flatMap((one) => one.series)],
+    }, [x, ...parts.flatMap((one) => one.data)], place);
   });
   charts.set(holder, { made, again: () => drawCharts(holder, panels, { key, warmup }) });
 }

@@ -31,7 +31,12 @@ async function runOf(id) {
   const packed = index.runs ? index.runs[id] : loaded.runs.get(id);
   if (packed === undefined) throw new Error(`there is no run ${id} in these results`);
   const bytes = Uint8Array.from(atob(packed), (letter) => letter.charCodeAt(0));
-  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"))).json();
+  const run = await new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"))).json();
+  // A flow has the same look in every figure of the page.
+  for (const line of run.panels.flatMap((panel) => panel.lines)) {
+    if (line.cc !== undefined) Object.assign(line, index.looks[line.name]?.[line.cc] ?? { colour: null, dash: [] });
+  }
+  return run;
 }
 
 function valueOf(column, row) {

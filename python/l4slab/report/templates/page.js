@@ -1,12 +1,4 @@
-// The page itself: folding, the contents list, saving figures, printing.
-for (const button of document.querySelectorAll("button.save")) {
-  button.hidden = false;
-  button.addEventListener("click", () => {
-    const svg = button.closest("figure").querySelector("svg");
-    save(new XMLSerializer().serializeToString(svg), "image/svg+xml", button.dataset.name + ".svg");
-  });
-}
-
+// The page itself: folding, the contents list, saving tables, printing.
 function save(text, type, name) {
   const link = document.createElement("a");
   link.href = URL.createObjectURL(new Blob([text], { type }));

@@ -1,0 +1,227 @@
+"""The figures that a study's file chooses (`[[figure]]`), as the page draws them.
+
+`lines`, `cdf` and `runs` are panels that the page's script draws, `heatmap` is a table (`heat`), `shares` and `spread`
+are strips (`strips`). Only `grid` needs matplotlib, which is loaded where a file has one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypedDict
+
+import polars as pl
+from markupsafe import Markup
+
+from l4slab import plot
+from l4slab.plot.figures import Query, data_of, draw_one, each
+from l4slab.plot.roles import OnThePage, looks
+from l4slab.plot.steps import steps
+from l4slab.plot.trials import median_trial
+from l4slab.report import drawings, heat, strips
+from l4slab.report.results import Folder
+from l4slab.results.claims import quoted
+from l4slab.results.figures import Figure
+
+_PANEL_PX, _ROW_PX, _TABLE_PX = 190, 28, 130  # heights, about
+_WIDTH_PX = 1000  # of the figures, on a large screen
+_SIDE_BY_SIDE = 3  # panels
+_OVER_TIME = ["delivery rate", "smoothed RTT", "classic ECN score"]
+
+
+class Line(OnThePage):
+    """A line of a panel, with the area around it and the published values."""
+
+    name: str
+    y: list[float | None]
+    low: list[float | None] | None
+    high: list[float | None] | None
+
+
+class Mark(TypedDict):
+    """A published value with its reading error."""
+
+    x: float
+    y: float
+    error: float
+
+
+class Panel(TypedDict):
+    """Lines over one axis."""
+
+    title: str
+    x: list[float]
+    lines: list[Line]
+    marks: list[Mark]
+
+
+class OfRuns(TypedDict):
+    """Runs over time: the trials of a case, of which one is drawn in full."""
+
+    title: str
+    runs: list[str]
+    drawn: str
+    shown: Sequence[str]
+
+
+class Panels(TypedDict):
+    """A figure that the page's script draws: of lines (`panels`) or of `runs`."""
+
+    panels: list[Panel]
+    runs: list[OfRuns]
+    columns: int
+    label: str
+    x_label: str
+    limits: list[float] | None
+    x_limits: list[float] | None
+    log: bool
+    x_log: bool
+    steps: bool
+
+
+@dataclass
+class Chosen:
+    """A figure of the page in one of its forms; without any of them there is nothing to draw."""
+
+    id: str
+    caption: str
+    source: str
+    height_px: float
+    panels: Panels | None = None
+    heat: heat.Heat | None = None
+    strips: strips.Strips | None = None
+    svg: Markup | None = None
+    is_missing: bool = False  # because there is no matplotlib
+    place: int = -1  # among the page's `panels`
+    open: bool = False
+
+    @property
+    def summary(self) -> str:
+        """The caption's first sentence."""
+        return drawings.first_sentence(self.caption) or self.id
+
+
+def of_the_study(folder: Folder) -> Iterator[Chosen]:
+    """The figures that the files choose; they take the place of all others."""
+    files = sorted(folder.files, key=lambda file: not file.is_study)  # the study's first, as among the claims
+    for number, (figure, query) in enumerate(each(files, folder.tables())):
+        yield _chosen(figure, query, number)
+
+
+def _chosen(figure: Figure, query: Query, number: int) -> Chosen:
+    found = Chosen(figure.id, figure.caption, figure.source, _ROW_PX)
+    if figure.kind == "grid":
+        found.is_missing = not plot.AVAILABLE
+        if plot.AVAILABLE and (drawing := draw_one(figure, query)) is not None:
+            width, height = drawing.get_size_inches()
+            found.svg = drawings.element(drawing, figure.caption or figure.id, number + 1)
+            found.height_px = float(height / width) * _WIDTH_PX
+        return found
+    data = data_of(figure, query)
+    match figure.kind:
+        case "lines" | "cdf":
+            found.panels = _panels(figure, data)
+        case "runs":
+            found.panels = _runs(figure, query, data)
+        case "heatmap":
+            found.heat = heat.of(figure, data)
+        case "shares":
+            found.strips = strips.shares(figure, data)
+        case "spread":
+            found.strips = strips.spread(figure, data)
+    found.height_px = _height(found)
+    return found
+
+
+def _height(found: Chosen) -> float:
+    if found.panels is not None:
+        of = found.panels
+        rows = -(-len(of["panels"]) // of["columns"]) + sum(len(one["shown"]) for one in of["runs"])
+        return rows * _PANEL_PX
+    if found.heat is not None:
+        return sum(_TABLE_PX + _ROW_PX * len(table["rows"]) for table in found.heat["tables"]) / _SIDE_BY_SIDE
+    if found.strips is not None:
+        return sum(_ROW_PX * (1 + len(group["rows"])) for group in found.strips["groups"])
+    return _ROW_PX
+
+
+def _figure(figure: Figure, **changes: Any) -> Panels:
+    found: Panels = {
+        "panels": [], "runs": [], "columns": 1, "label": figure.label, "x_label": figure.x_label,
+        "limits": figure.limits, "x_limits": figure.x_limits, "log": figure.log, "x_log": figure.x_log, "steps": False,
+    }  # fmt: skip
+    return found | changes  # type: ignore[return-value]
+
+
+def _panels(figure: Figure, data: pl.DataFrame) -> Panels | None:
+    """Panels of lines, a line for each `part`; a panel for each `panel` and `group`."""
+    is_cdf = figure.kind == "cdf"
+    data = steps(data) if is_cdf else data
+    compared = "published" in data.columns
+    data = data.drop_nulls("x").filter(pl.any_horizontal(pl.col("y", *["published"] * compared).is_not_null()))
+    if data.is_empty():
+        return None
+    data = data.with_columns(pl.lit("").alias(n) for n in ("group", "panel", "part") if n not in data.columns)
+    look = looks(list(data["part"].unique(maintain_order=True)))
+    parts = data.partition_by("group", "panel", maintain_order=True, as_dict=True)
+    panels = [
+        _panel(", ".join(filter(None, map(str, place))), rows, {part: of.on_the_page for part, of in look.items()})
+        for place, rows in parts.items()
+    ]
+    across = data["panel"].n_unique() if data["group"].n_unique() > 1 else len(panels)
+    return _figure(
+        figure,
+        panels=panels,
+        columns=min(across, _SIDE_BY_SIDE),
+        limits=figure.limits or ([0.0, 100.0] if is_cdf else None),
+        steps=is_cdf,
+    )
+
+
+def _panel(title: str, rows: pl.DataFrame, look: dict[str, OnThePage]) -> Panel:
+    rows = rows.sort("x", maintain_order=True)
+    # A line may have several values at one x, such as both ends of a step.
+    rows = rows.with_columns(turn=pl.int_range(pl.len()).over("part", "x"))
+    drawn = rows.drop_nulls("y")
+    places = drawn.select("x", "turn").unique().sort("x", "turn")
+    lines: list[Line] = []
+    for (part,), mine in drawn.group_by("part", maintain_order=True):
+        one = places.join(mine, on=["x", "turn"], how="left", maintain_order="left")
+        area = {name: _values(one[name]) for name in ("low", "high") if name in one.columns and one[name].count()}
+        lines.append(
+            Line(name=str(part), y=_values(one["y"]), low=area.get("low"), high=area.get("high"), **look[str(part)])
+        )
+    known = rows.drop_nulls("published") if "published" in rows.columns else rows.clear()
+    error = known["error"].fill_null(0) if "error" in known.columns else [0.0] * len(known)
+    marks: list[Mark] = [
+        {"x": x, "y": y, "error": float(e)}
+        for x, y, e in zip(known["x"], known.get_column("published", default=known["x"]), error, strict=True)
+    ]
+    return {"title": title, "x": [float(x) for x in places["x"]], "lines": lines, "marks": marks}
+
+
+def _values(column: pl.Series) -> list[float | None]:
+    return column.cast(pl.Float64).fill_nan(None).round_sig_figs(5).to_list()
+
+
+def _runs(figure: Figure, query: Query, data: pl.DataFrame) -> Panels | None:
+    """The time series of the runs that a query names: trials of one case, or of one in each panel."""
+    has_panels = "panel" in data.columns
+    rows = data.select("run", *["panel"] * has_panels).unique(maintain_order=True)
+    if rows.is_empty():
+        return None
+    flows = query(f"select * from flows where run in ({', '.join(map(quoted, rows['run']))})")
+    found: list[OfRuns] = []
+    for title, mine in rows.group_by("panel", maintain_order=True) if has_panels else [(("",), rows)]:
+        of_case = flows.filter(pl.col("run").is_in(mine["run"].to_list()))
+        trials = dict(of_case.select("trial", "run").iter_rows())
+        if trials:
+            found.append(
+                {
+                    "title": str(title[0] or ""),
+                    "runs": list(mine["run"]),
+                    "drawn": trials[median_trial(of_case)],
+                    "shown": _OVER_TIME,
+                }
+            )
+    return _figure(figure, runs=found) if found else None
