@@ -229,13 +229,6 @@ def _is_cheap(file: Path) -> bool:
 
 def _work(seed: int, numbers: range, run: bool) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (_ADDRESSES_BYTES, _ADDRESSES_BYTES))
-    # The report's drawings are the same code for every file, and most of the time.
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-
-    def printed(canvas: FigureCanvasSVG, file: Any, **options: Any) -> None:
-        file.write('<svg width="1pt" height="1pt"></svg>')
-
-    FigureCanvasSVG.print_svg = printed  # type: ignore[method-assign, assignment]
     mutator = Mutator(seed)
     with tempfile.TemporaryDirectory() as folder:
         for number in numbers:

@@ -229,7 +229,6 @@ def test_verdicts(hurt: float, other: float, rate: float, verdict: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("undrawn")
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     given = [
         "--rate",
@@ -307,7 +306,6 @@ def test_the_map_has_several_flows_beside_some_rivals_only() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("undrawn")
 def test_several_flows_are_told_beside_the_nearest_of_the_map(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

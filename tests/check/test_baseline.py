@@ -34,7 +34,6 @@ def saved_card(*given: Any) -> Baseline:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("undrawn")
 def test_a_card_round_trips_and_tells_what_got_worse(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -102,7 +102,7 @@ def test_reno_with_fresh_seeds_raises_no_alarm(page: ModuleType) -> None:
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory, module_undrawn: None) -> Path:
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where cards share the runs of the references."""
     return tmp_path_factory.mktemp("cards")
 

@@ -355,7 +355,6 @@ def test_a_controller_that_no_kernel_has_is_bad_input() -> None:
         check.possible(suite("bbr3"), "linux")
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_the_card_on_the_terminal_and_for_scripts(tmp_path, capsys, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     words = ["check", "dctcp", "--item", "codepoint", "--item", "replaceable"]

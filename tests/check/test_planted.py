@@ -44,7 +44,7 @@ Judge = Callable[..., check.Card]
 
 
 @pytest.fixture(scope="module")
-def judge(tmp_path_factory: pytest.TempPathFactory, module_undrawn: None) -> Iterator[Judge]:
+def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
     """The card of a controller and a seed; the runs of the references are shared."""
     folder = tmp_path_factory.mktemp("planted")
     source = (ROOT / "examples" / "ci" / "controller" / "scalable.c").read_text("utf-8")

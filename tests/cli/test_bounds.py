@@ -91,7 +91,6 @@ def test_there_is_a_value_to_try_for_every_key() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize(("kind", "section", "key"), list(cases()))
 def test_every_key_goes_the_whole_way(
     kind: str, section: str, key: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

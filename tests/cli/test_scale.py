@@ -17,7 +17,7 @@ from l4slab.campaign import store
 from l4slab.campaign.store import Store
 from l4slab.cli import main
 from l4slab.engines.contract import Recording
-from l4slab.report import drawings
+from l4slab.report import results
 
 FILE = """
 duration = "2s"
@@ -138,7 +138,7 @@ def test_a_campaign_of_thousands_of_runs(
     assert counts["expand"] == 1
     page = (out / "report.html").read_text()
     assert len(page) < 5_000_000
-    assert f"{CASES - drawings.MAX_CASES} more cases are under" in page
+    assert f"{CASES - results.MAX_CASES} more cases are under" in page
     assert set(re.findall(r'"([0-9a-f]{16})":"', page)) >= set(ids), "every run can be opened"
 
 

@@ -488,7 +488,6 @@ def test_the_figure_has_no_empty_panel_and_one_for_round_trips_per_minute(tmp_pa
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("undrawn")  # CI's own `agree small` draws
 @pytest.mark.skipif(kernels.installed() is None, reason="no kernel: l4slab linux build")
 def test_the_small_set_on_the_kernel(tmp_path: Path) -> None:
     out = tmp_path / "out"

@@ -32,7 +32,6 @@ rate = "{rate}"
 qdisc = "dualpi2"
 {flows}
 """
-pytestmark = pytest.mark.usefixtures("module_undrawn")
 FLOWS = ("plain", "classic", "l4s", "udp")
 TABLES = ("flows", "links", "series", "claims", "published")
 

@@ -41,7 +41,7 @@ def run_of(text: str) -> sweep.Run:
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory, module_undrawn: None) -> l4slab.Results:
+def results(tmp_path_factory: pytest.TempPathFactory) -> l4slab.Results:
     folder = tmp_path_factory.mktemp("precision")
     (folder / "x.toml").write_text(FILE)
     return l4slab.run(folder / "x.toml", out=folder / "out", workers=2)
@@ -79,7 +79,6 @@ def test_a_request_for_a_whole_run_ends_alike(results: l4slab.Results) -> None:
         assert [row[column] for row in done["flows"]] == of_trial[column].to_list()
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_a_run_that_is_not_precise_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file, out = tmp_path / "x.toml", tmp_path / "out"
     file.write_text(FILE.replace('"400s"', '"42s"').replace("share ± 0.05", "utilisation +- 1e-9"))

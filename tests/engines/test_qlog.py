@@ -42,7 +42,6 @@ NAMES = {
     "recovery:metrics_updated",
     "recovery:congestion_state_updated",
 }
-pytestmark = pytest.mark.usefixtures("module_undrawn")
 Record = dict[str, Any]
 
 

@@ -162,7 +162,7 @@ def test_what_is_no_engine(name: str) -> None:
 # -- a third engine ----------------------------------------------------------------------------------------------------
 
 
-def test_a_third_engine_runs_a_file(toy: Path, undrawn: None, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_third_engine_runs_a_file(toy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "x.toml", "--engine", "toy"]) == 0
     folder = toy / "results" / "x-toy"
     assert [path.read_text() for path in folder.glob("lab/*/toy.log")] == ["played"] * 2
@@ -188,9 +188,7 @@ def test_each_table_says_which_engine(toy: Path) -> None:
     assert set(results.flows["engine"]) == {"toy"}
 
 
-def test_a_folder_holds_experiments_of_several_engines(
-    toy: Path, undrawn: None, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_folder_holds_experiments_of_several_engines(toy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (toy / "y.toml").write_text(FILE)
     for name, engine in (("x", "toy"), ("y", "sim")):
         assert main(["run", f"{name}.toml", "--engine", engine, "--out", "out"]) == 0
@@ -228,9 +226,7 @@ def test_a_third_engine_is_told_of(toy: Path, capsys: pytest.CaptureFixture[str]
     assert Finding("toy", True, "build 0123456789abcdef") in findings
 
 
-def test_a_third_engine_is_compared_with_the_simulator(
-    toy: Path, undrawn: None, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_third_engine_is_compared_with_the_simulator(toy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["agree", "x.toml", "--engine", "toy", "--out", "out"]) == 0, capsys.readouterr()
     assert {path.name for path in (toy / "out").iterdir() if path.is_dir()} == {"sim", "toy"}
     rows = pl.read_parquet(toy / "out" / "agreement.parquet").filter(quantity="goodput_mbps")

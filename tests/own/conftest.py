@@ -23,11 +23,6 @@ rtt = "{rtt}"
 """
 
 
-@pytest.fixture(autouse=True, scope="module")
-def reports_are_not_drawn(module_undrawn: None) -> None:
-    """`undrawn`, for all of them."""
-
-
 @pytest.fixture
 def experiment(tmp_path: Path) -> Folder:
     """Write files, and an experiment of one flow; its path."""

@@ -236,7 +236,6 @@ def test_the_default_is_every_published_cell() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("undrawn")  # other studies' tests draw their reports
 def test_the_study(tmp_path: Path, readme: ModuleType, in_readme: Any) -> None:
     results = l4slab.run(study("deployment"), out=tmp_path / "r", subset=True)
     assert results.failures == []

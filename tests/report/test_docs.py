@@ -124,7 +124,6 @@ def test_the_example_runs_as_it_stands(tmp_path: Path) -> None:
     assert len(expand(experimentfile.load(file), "sim").runs) == 20
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_readme_and_tutorial_show_the_first_experiment_and_what_it_prints(tmp_path: Path, capsys, monkeypatch) -> None:
     monkeypatch.setenv("COLUMNS", "100")
     text = (ROOT / "examples" / "first.toml").read_text("utf-8")

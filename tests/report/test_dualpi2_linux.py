@@ -49,7 +49,7 @@ def writer() -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory, module_undrawn: None) -> l4slab.Results:
+def results(tmp_path_factory: pytest.TempPathFactory) -> l4slab.Results:
     found = l4slab.run(FILES, out=tmp_path_factory.mktemp("dualpi2-linux") / "out")
     assert not found.failures
     return found

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import polars as pl
-import pytest
 from l4slab.cli import main
 from l4slab.report import summary
 from l4slab.report.results import load
@@ -57,7 +56,6 @@ def told(text: str, folder: Path) -> tuple[list[tuple[str, str]], str]:
     return summary.overflows(load(out)), (out / "report.html").read_text()
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_an_overflow_in_the_warm_up_is_told(tmp_path: Path) -> None:
     sentences, page = told(EARLY, tmp_path)
     series = pl.read_parquet(tmp_path / "out/series.parquet").filter(link="narrow", queue="all")
@@ -69,7 +67,6 @@ def test_an_overflow_in_the_warm_up_is_told(tmp_path: Path) -> None:
     assert sentence in page
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_an_overflow_later_is_told_of_every_run(tmp_path: Path) -> None:
     text = EARLY.replace('stop = "500ms"', 'stop = "1500ms"')
     sentences, page = told(text + NETEM.replace("limit 1", "limit 30") + SWEEP, tmp_path)
@@ -90,7 +87,6 @@ def test_an_overflow_later_is_told_of_every_run(tmp_path: Path) -> None:
     assert netem in page
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_without_an_overflow_nothing_is_told(tmp_path: Path) -> None:
     sentences, page = told(EARLY.replace('"4Mbit"', '"1Mbit"'), tmp_path)
     assert sentences == []

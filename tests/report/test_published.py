@@ -152,7 +152,6 @@ def test_a_reference_that_cannot_be_read_is_one_sentence(tmp_path: Path, content
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_a_results_folder_keeps_the_references_and_needs_no_others(tmp_path: Path, capsys) -> None:
     sql = "select flow as quantity, rate as published, rate_mbps as measured from reference join flows using (flow)"
     table = f'[[published]]\nid = "c"\nreference = "cells.csv"\nsql = "{sql}"\n'

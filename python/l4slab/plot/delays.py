@@ -10,11 +10,10 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator
 
 from l4slab.base.errors import InputError, suggest
-from l4slab.plot.distributions import NAMES, distribution, ends_of, points_of
+from l4slab.plot.distributions import NAMES, distribution, ends_of, points_of, rarest
 from l4slab.plot.roles import Look, Senders, looks
 from l4slab.plot.style import BEHIND, DIM, WIDTH_IN, Figure, legend, plain_log, styled
 
-_RAREST_PCT = 0.01
 # Below this ratio of its ends, an axis has numbers between the powers of ten.
 _SHORT_AXIS = 300
 
@@ -81,7 +80,7 @@ def _draw(below: Axes, above: Axes, one: pl.DataFrame, look: Look, ends: tuple[f
 
 def _tail(axes: Sequence[Axes], drawn: Sequence[Mapping[str, pl.DataFrame]]) -> None:
     most = max(one["all"][0] for case in drawn for one in case.values() if len(one))
-    lowest = max(_RAREST_PCT, min(50.0, 100 / most))
+    lowest = rarest(most)
     axes[0].set_ylim(lowest, 100)
     # A text below the axis would take the room of the axes.
     for axis in axes if lowest <= 1 else ():

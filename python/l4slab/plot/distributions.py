@@ -18,6 +18,8 @@ NAMES = {
 }
 # Shorter delays are drawn at the left end of the axis.
 _MIN_MS = NO_DELAY_MS
+# The tail is drawn down to this part of all.
+_RAREST_PCT = 0.01
 # Points of a line to a decade of the axis.
 _POINTS = 100
 
@@ -56,3 +58,8 @@ def ends_of(found: Sequence[pl.DataFrame]) -> tuple[float, float]:
     """The ends of an axis on which these distributions are drawn, in ms."""
     low, high = min(one["low_ms"][0] for one in found), max(one["ms"][-1] for one in found)
     return max(low, _MIN_MS) / 1.12, high * 1.12
+
+
+def rarest(most: float) -> float:
+    """The lower end of a tail's axis in percent: one of 10 000, or of the `most` that a flow has."""
+    return max(_RAREST_PCT, min(50.0, 100 / most))

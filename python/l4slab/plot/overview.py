@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -85,15 +85,16 @@ def overview(
                 _signals(axes[-1], one, y, its)
                 y += 1
             y += 0.35 * (len(cases) > 1)
-        figure.set_size_inches(WIDTH_IN, 1.1 + _ROW_IN * y)
+        figure.set_size_inches(WIDTH_IN, 0.95 + 0.15 * (1 + (len(times) > 1)) + _ROW_IN * y)
         _axes(axes, _titles(times), y, ticks)
         legend(figure, _handles()[0 if any(capacities or ()) else 1 :])
     return figure
 
 
-def _titles(times: Iterable[Times]) -> list[str]:
+def _titles(times: Sequence[Times]) -> list[str]:
     """Names of the panels, and what the numbers in them are."""
-    return ["rate\n(Mb/s)", *(f"{one.name}\n{one.middle} / P99 (ms)" for one in times), "CE / dropped\n(%)"]
+    ms = "\n(ms)" if len(times) > 1 else " (ms)"
+    return ["rate\n(Mb/s)", *(f"{one.name}\n{one.middle} / P99{ms}" for one in times), "CE / dropped\n(%)"]
 
 
 def _in_two_lines(name: str) -> str:

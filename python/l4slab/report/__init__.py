@@ -104,7 +104,9 @@ def render(folder: Folder, told: Told = silent) -> str:
     }
     parts = {
         "is_own": is_own,
-        "overall": summary.over_the_cases(folder) if is_own else [],
+        "ranges": summary.over_the_cases(folder) if is_own else None,
+        "cases": len(folder.cases),
+        "overall": summary.of_all(folder) if is_own and len(folder.cases) > 1 else [],
         "overview": overview,
         "comparison": comparison,
         "figures": figures,

@@ -7,7 +7,7 @@ from typing import TypedDict
 
 import polars as pl
 
-from l4slab.plot.distributions import NAMES, points
+from l4slab.plot.distributions import NAMES, points, rarest
 from l4slab.plot.roles import OnThePage
 from l4slab.plot.trials import median_trial
 from l4slab.report.drawings import DELAYS
@@ -31,6 +31,7 @@ class Delays(TypedDict):
 
     label: str
     titles: list[str]
+    least: float  # of the tail's axis, in percent
     lines: list[Curve]
 
 
@@ -64,13 +65,16 @@ def of(folder: Folder, case: Case) -> Drawn:
     delays: list[Delays] = []
     for quantity, _, _ in DELAYS:
         label, counted, beyond = NAMES[quantity]
+        rows = histograms.filter(pl.col("flow").is_not_null(), quantity=quantity)
         lines = [
             Curve(name=name, x=_rounded(x), y=_rounded(y), **looks[name].on_the_page)
-            for name, found in points(histograms, quantity, list(looks)).items()
+            for name, found in points(rows, quantity, list(looks)).items()
             for x, y in [zip(*found, strict=True)]
         ]
         if lines:
-            delays.append({"label": label, "titles": [f"part of the {counted}", beyond], "lines": lines})
+            titles = [f"part of the {counted}", beyond]
+            most = rows.group_by("flow").agg(pl.col("count").sum())["count"].max()
+            delays.append({"label": label, "titles": titles, "least": rarest(float(most or 1)), "lines": lines})  # type: ignore[arg-type]
     published = folder.published.filter(pl.col("experiment") == case.experiment).drop_nulls("published")
     return {
         "runs": list(runs.values()),

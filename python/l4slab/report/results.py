@@ -20,7 +20,7 @@ from l4slab.base.packaged import studies
 from l4slab.base.run import Run as Description
 from l4slab.base.values import Cell
 from l4slab.engines.contract import LOG, PACKETS
-from l4slab.engines.registry import DEFAULT, option
+from l4slab.engines.registry import DEFAULT, folder_name, option
 from l4slab.experimentfile import Experiment
 from l4slab.plot.roles import Look, looks_of_flows
 from l4slab.sweep import Plan
@@ -91,11 +91,6 @@ class Folder:
         return looks_of_flows(
             self.flows.select("flow", "cc").unique(maintain_order=True).drop_nulls("flow").iter_rows()
         )
-
-    @property
-    def flow_names(self) -> list[str]:
-        """Every flow, in the order of the files."""
-        return list(self.senders)
 
     def looks_in(self, case: Case) -> dict[str, Look]:
         """How the flows of a case are drawn."""
@@ -250,14 +245,21 @@ class Folder:
 
     @cached_property
     def command(self) -> str:
-        """The command that makes these results again."""
+        """The command that makes these results again, in a folder of this one's name."""
         engines = {self.engine(name) for name in self.experiments}
-        engine = option(engines.pop()) if len(engines) == 1 else ""
+        engine = engines.pop() if len(engines) == 1 else DEFAULT
         mine = {e.file.name: e.source for e in self.files}
-        for name, shipped in studies().items():
-            if {path.name: path.read_bytes() for path in shipped} == mine:
-                return f"l4slab reproduce {name}{engine}"
-        return f"l4slab run {' '.join(shlex.quote(name) for name in mine)}{engine} --out results"
+        study = next(
+            (name for name, files in studies().items() if {file.name: file.read_bytes() for file in files} == mine),
+            None,
+        )
+        what = f"reproduce {study}" if study else f"run {' '.join(map(shlex.quote, mine))}"
+        whole = self.folder.resolve()
+        # Where the folder is on this machine is no business of those who read the page.
+        out = Path("results", whole.name) if whole.parent.name == "results" else Path(whole.name)
+        usual = study or (Path(next(iter(mine))).stem if len(mine) == 1 else None)
+        is_usual = usual is not None and out == Path("results", folder_name(usual, engine))
+        return f"l4slab {what}{option(engine)}" + ("" if is_usual else f" --out {shlex.quote(str(out))}")
 
 
 def short_names(factors: Sequence[str]) -> list[str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypedDict
 
 import polars as pl
 
@@ -76,37 +77,56 @@ def overflows(folder: Folder, case: Case | None = None) -> list[tuple[str, str]]
     return told
 
 
-def over_the_cases(folder: Folder) -> list[tuple[str, str]]:
-    """A sentence for each flow over all cases, with where the least and the most are."""
+class Ranges(TypedDict):
+    """A row per flow and a column per quantity: the least and the most over the cases, and where one of them is."""
+
+    heads: list[str]
+    rows: list[tuple[str, list[tuple[str, str]]]]
+
+
+# Column, heading, which end is remarkable, and its name.
+_RANGES: tuple[tuple[str, str, Callable[..., tuple[float, str]], str], ...] = (
+    ("rate_mbps", "rate (Mb/s)", min, "least"),
+    ("share", "share", min, "least"),
+    ("sojourn_ms_p99", "queue delay P99 (ms)", max, "longest"),
+    ("ce_pct", "CE (%)", max, ""),
+    ("drop_pct", "dropped (%)", max, ""),
+    ("completion_ms_p50", "completion median (ms)", max, "longest"),
+    ("completion_ms_p99", "completion P99 (ms)", max, "longest"),
+    ("unfinished", "unfinished transfers", max, "most"),
+    ("frame_ms_p50", "frame latency median (ms)", max, "longest"),
+    ("frame_ms_p99", "frame latency P99 (ms)", max, "longest"),
+    ("late_pct", "late frames (%)", max, "most"),
+    ("lost_frames_pct", "lost frames (%)", max, "most"),
+    ("freezes", "freezes", max, "most"),
+    ("rpm_foreign", "round trips per minute, new connections", min, "fewest"),
+    ("rpm_self", "round trips per minute, load connections", min, "fewest"),
+)
+
+
+def over_the_cases(folder: Folder) -> Ranges | None:
+    """The range of each quantity of each flow over the cases; None of a single case."""
     if len(folder.cases) < 2:
-        return []
+        return None
     levels = ["experiment", *folder.factors]
     labels = {tuple(case.levels.values()): case.label(folder) for case in folder.cases}
     means = _means(folder.flows, levels, ["flow"], _MEANS)
     shared = all(capacity.is_shared(folder.described(case)) for case in folder.cases[:MAX_CASES])
-    told = []
-    for name in folder.flow_names:
-        rows = [(row.of, labels[row.case]) for row in means if row.name == name]
-        parts = [
-            _range(rows, "rate_mbps", "got {} Mb/s"),
-            _range(rows, "share", "a share of {}", min, "least") if shared else "",
-            _range(rows, "sojourn_ms_p99", "99 % of its packets waited less than {} ms", max, "longest")
-            or "no queueing delay" * any(of["sojourn_ms_p99"] is not None for of, _ in rows),
-            _range(rows, "ce_pct", "{} % were marked"),
-            _range(rows, "drop_pct", "{} % were lost"),
-            _range(rows, "completion_ms_p50", "half of its transfers took less than {} ms", max, "longest"),
-            _range(rows, "completion_ms_p99", "99 % of them less than {} ms", max, "longest"),
-            _range(rows, "unfinished", "{} transfers were incomplete at the end", max, "most"),
-            _range(rows, "frame_ms_p50", "half of its frames took less than {} ms", max, "longest"),
-            _range(rows, "frame_ms_p99", "99 % of them less than {} ms", max, "longest"),
-            _range(rows, "late_pct", "{} % of its frames were late", max, "most"),
-            _range(rows, "lost_frames_pct", "{} % of its frames were lost", max, "most"),
-            _range(rows, "freezes", "it froze {} times", max, "most"),
-            _range(rows, "rpm_foreign", "{} round trips per minute on new connections", min, "fewest"),
-            _range(rows, "rpm_self", "{} on load connections", min, "fewest"),
-        ]
-        told.append((name, "; ".join(filter(None, parts)) + "."))
-    return told + _precision(folder.flows) + overflows(folder)
+    of_flow = {name: [(row.of, labels[row.case]) for row in means if row.name == name] for name in folder.senders}
+    found: list[tuple[str, dict[str, tuple[str, str]]]] = []
+    for column, heading, extreme, its_name in _RANGES:
+        cells = {name: _range(rows, column, extreme, its_name) for name, rows in of_flow.items()}
+        if (column != "share" or shared) and any(text not in ("", "0") for text, _ in cells.values()):
+            found.append((heading, cells))
+    return {
+        "heads": [heading for heading, _ in found],
+        "rows": [(name, [cells[name] for _, cells in found]) for name in folder.senders],
+    }
+
+
+def of_all(folder: Folder) -> list[tuple[str, str]]:
+    """What there is to say about all cases together."""
+    return _precision(folder.flows) + overflows(folder)
 
 
 def _written(value: float, column: str) -> str:
@@ -117,20 +137,18 @@ def _written(value: float, column: str) -> str:
 def _range(
     rows: Sequence[tuple[Mapping[str, float | None], str]],
     column: str,
-    words: str,
-    extreme: Callable[..., tuple[float, str]] = max,
-    its_name: str = "",
-) -> str:
-    """The least and the most over the cases, and where the `extreme` one is; "" where it is zero everywhere."""
+    extreme: Callable[..., tuple[float, str]],
+    its_name: str,
+) -> tuple[str, str]:
+    """The least and the most over the cases, and where the `extreme` one is; "" without a value."""
     found = [(value, at) for of, at in rows if (value := of[column]) is not None]
-    values = [value for value, _ in found]
-    low, high = (_written(one(values, default=0.0), column) for one in (min, max))
-    if high == "0":
-        return ""
+    if not found:
+        return "", ""
+    low, high = (_written(one(value for value, _ in found), column) for one in (min, max))
     if low == high:
-        return words.format(high)
+        return high, ""
     _, at = extreme(found, key=lambda pair: pair[0])
-    return words.format(f"{low} to {high}") + (f" ({its_name} at {at})" if its_name else "")
+    return f"{low} to {high}", f"{its_name} at {at}" * bool(its_name)
 
 
 def _means(rows: pl.DataFrame, case: list[str], own: list[str], columns: Sequence[str]) -> list[Mean]:

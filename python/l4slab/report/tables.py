@@ -15,7 +15,11 @@ from l4slab.report.results import Folder
 from l4slab.results.claims import REASONS, Claim, ClaimRow, Kind, as_expected, as_recorded, shown_verdict, tally
 from l4slab.results.published import Published, PublishedRow
 
-_VERDICT_MARKS = {"holds": "✓", "fails": "✗", "undecided": "?", "error": "!"}
+# Sign and colour of a verdict as it is shown. A refuted objection is a success, but not that of a claim that holds.
+_VERDICT_LOOKS = {
+    "holds": ("✓", "holds"), "refuted": ("⊘", "refuted"), "not refuted": ("✗", "fails"), "fails": ("✗", "fails"),
+    "undecided": ("?", "undecided"), "error": ("!", "error"),
+}  # fmt: skip
 # The spread of trials leaves two digits of a ratio.
 _RATIO = {"ratio", "factor", "times"}
 _PLAIN_NAMES = {"mbps": "", "ms": "", "pct": "", "packets": "packets", "s": ""}
@@ -49,11 +53,12 @@ class ExpectedRow(ClaimRow):
 
 
 class Verdict(ExpectedRow):
-    """A claim as the page shows it: evidence as text, `shown` the verdict's word, `findings` those about it."""
+    """A claim as the page shows it: evidence as text, the verdict's word (`shown`), sign and colour, and findings."""
 
     told: list[tuple[str, str]]
     shown: str
     mark: str
+    look: str
     sql: str
     findings: list[Verdict]
 
@@ -123,13 +128,16 @@ def verdicts(folder: Folder) -> list[Verdict]:
         reason = next((name for name, value in reasons.items() if value is not None), None)
         if reason is not None:
             evidence = {"because": reasons[reason]}
+        verdict = shown_verdict(claim["kind"], claim["verdict"])
+        mark, look = _VERDICT_LOOKS.get(verdict) or _VERDICT_LOOKS.get(claim["verdict"], ("", "undecided"))
         rows.append(
             {
                 **claim,
                 "findings": [],
                 "told": [_evidence(name, value) for name, value in evidence.items()],
-                "shown": shown_verdict(claim["kind"], claim["verdict"]) if reason is None else reason.replace("_", " "),
-                "mark": _VERDICT_MARKS.get(claim["verdict"], ""),
+                "shown": verdict if reason is None else reason.replace("_", " "),
+                "mark": mark,
+                "look": look,
                 "sql": sql.get((claim["experiment"], claim["id"]), ""),
             }
         )

@@ -25,7 +25,7 @@ function seriesOf({ name, y, colour, dash, faint, low, high }, { ink, steps, spa
   const stroke = colour ?? ink;
   const few = !faint && !steps && dash !== undefined && y.reduce((count, value) => count + (value !== null), 0) <= 25 && spanGaps;
   const own = {
-    label: name, stroke, width: faint ? 0.8 : 1.3, alpha: faint ? 0.25 : 1, ...(faint && { class: "faint" }),
+    label: name, stroke, value: (_, at) => numberText(at), width: faint ? 0.8 : 1.3, alpha: faint ? 0.25 : 1, ...(faint && { class: "faint" }),
     points: { show: few, size: 5, fill: stroke }, dash: faint ? [] : dash, spanGaps, ...(steps && { paths: uPlot.paths.stepped({ align: 1 }) }),
   };
   const edge = { label: name, stroke: "transparent", width: 0, points: { show: false }, class: "faint", spanGaps };
@@ -51,6 +51,21 @@ function drawMarks(chart, marks, ink) {
     ctx.stroke();
   }
   ctx.restore();
+}
+
+// The numbers at a logarithmic axis: powers of ten, and where these are few, others.
+function logSplits(chart, axis, min, max) {
+  const decade = chart.bbox[chart.axes[axis].side % 2 ? "height" : "width"] / devicePixelRatio / Math.log10(max / min);
+  const found = (digits) => {
+    const values = [];
+    for (let power = Math.floor(Math.log10(min)); power <= Math.log10(max); power++) {
+      for (const digit of digits) values.push(Number(`${digit}e${power}`));
+    }
+    return values.filter((value) => value >= min && value <= max);
+  };
+  const choices = [[1], [1, 2, 5], [1, 2, 3, 4, 5, 6, 7, 8, 9]].map(found);
+  if (decade > 140 && choices[1].length > 1) return choices[1];
+  return choices.find((values) => values.length > 1) ?? [min, max];
 }
 
 const tickText = (value) => (value === null ? "" : value.toLocaleString("en", { maximumFractionDigits: 6 }).replaceAll(",", "\u202f"));
@@ -101,16 +116,16 @@ function drawCharts(holder, panels, { key, warmup = 0 }) {
     return new uPlot({
       width: holder.clientWidth,
       height: last ? 190 : 170,
-      legend: { show: legend },
-      scales: { x: { time: false, distr: xLog ? 3 : 1, ...(xEnds && { range: () => xEnds }) }, y: { distr: yLog ? 3 : 1, ...(range && { range }) } },
-      cursor: { ...(key && { sync: { key } }), drag: { x: !xEnds, y: false } },
+      legend: { show: legend, markers: { width: 2, dash: (chart, number) => (chart.series[number].dash?.length ? "dashed" : "solid") } },
+      scales: { x: { time: false, distr: xLog ? 3 : 1, ...(xEnds && { range: (chart, low, high) => (low > x[0] || high < x.at(-1) ? [low, high] : xEnds) }) }, y: { distr: yLog ? 3 : 1, ...(range && { range }) } },
+      cursor: { ...(key && { sync: { key } }), drag: { x: true, y: false } },
       hooks: { drawClear: warmup ? [shade] : [], draw: marks.length ? [(chart) => drawMarks(chart, marks, ink)] : [] },
       axes: [
-        { ...axis, size: 30, ...(xLog && { values: ticks }), ...(last && { label, labelSize: 22 }) },
-        { ...axis, size: 58, ...(yLog && { values: ticks }) },
+        { ...axis, size: 30, ...(xLog && { values: ticks, splits: logSplits, filter: (_, splits) => splits }), ...(last && { label, labelSize: 22 }) },
+        { ...axis, size: 58, ...(yLog && { values: ticks, splits: logSplits, filter: (_, splits) => splits }) },
       ],
       bands,
-      series: [{ label }, ...parts.flatMap((one) => one.series)],
+      series: [{ label: "\u200b", value: (_, at) => (at === null || at === undefined ? "" : `${label}: ${numberText(at)}`) }, ...parts.flatMap((one) => one.series)],
     }, [x, ...parts.flatMap((one) => one.data)], place);
   });
   charts.set(holder, { made, again: () => drawCharts(holder, panels, { key, warmup }) });

@@ -17,9 +17,10 @@
   }
 
   function delayPanels(delays) {
-    return delays.flatMap(({ label, titles, lines }) => titles.map((title, tail) => {
-      const [x, ...parts] = uPlot.join(lines.map((one) => [one.x, tail ? one.y.map((part) => (part < 100 ? 100 - part : null)) : one.y]));
-      return { title, unit: "%", label, x, xLog: true, yLog: tail === 1, lines: lines.map(({ name, colour, dash }, place) => ({ name, colour, dash, y: parts[place] })) };
+    return delays.flatMap(({ label, titles, least, lines }) => titles.map((title, tail) => {
+      // The last value has nothing beyond it: its line goes down through the end of the axis.
+      const [x, ...parts] = uPlot.join(lines.map((one) => [one.x, tail ? one.y.map((part) => Math.max(100 - part, 1e-9)) : one.y]));
+      return { title, unit: "%", label, x, xLog: true, yLog: tail === 1, xEnds: [x[0] / 1.05, x.at(-1) * 1.05], ends: tail ? [least, 100] : [0, 103], lines: lines.map(({ name, colour, dash }, place) => ({ name, colour, dash, y: parts[place] })) };
     }));
   }
 
