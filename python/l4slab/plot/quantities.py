@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from l4slab.base.numbers import NO_DELAY_MS
+from l4slab.base.numbers import NO_DELAY_MS, plain
 
 # From this ratio of the longest to the shortest delay on, a linear axis would hide the short one.
 LOG_FROM = 30.0
@@ -57,7 +57,7 @@ def unfinished(rows: pl.DataFrame, times: Times) -> str:
 
 def short(value: float, below_one: int = 3) -> str:
     """Three digits, without a power of ten where they are more; `below_one` digits of what is less than one."""
-    return f"{value:.0f}" if value >= 100 else f"{value:.3g}" if value >= 1 else f"{value:.{below_one}g}"
+    return f"{value:.0f}" if value >= 100 else plain(float(f"{value:.{3 if value >= 1 else below_one}g}"))
 
 
 def milliseconds(ends: Sequence[float]) -> str:
@@ -69,4 +69,4 @@ def milliseconds(ends: Sequence[float]) -> str:
 
 def percent(value: float) -> str:
     """A part of the packets."""
-    return f"{value:.0f}" if value > 10 else f"{value:.2g}" if value else "0"
+    return f"{value:.0f}" if value > 10 else plain(float(f"{value:.2g}"))

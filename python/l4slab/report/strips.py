@@ -25,6 +25,8 @@ from l4slab.results.figures import Figure
 MAX_COMPARED_MARKS = 150
 # Numbers at an axis, about.
 _TICKS = 3
+# A published part that ends beyond this part of the axis ends with the bar.
+_WHOLE = 0.995
 _COMPARED = (
     ("rate", "(Mb/s)", ("rate_mbps", "goodput_mbps")),
     ("RTT", "mean (ms)", ("rtt_ms_mean",)),
@@ -109,12 +111,11 @@ class _Axis:
         return cls(0.0, high * 1.05 or 1.0, log=False)
 
     def at(self, value: float) -> float:
-        """The place of a value, in percent."""
-        part = (
-            math.log(value / self.low) / math.log(self.high / self.low)
-            if self.log
-            else (value - self.low) / (self.high - self.low)
-        )
+        """The place of a value, in percent; zero, which is nowhere on a log axis, is at its begin."""
+        if self.log:
+            part = math.log(max(value, self.low) / self.low) / math.log(self.high / self.low)
+        else:
+            part = (value - self.low) / (self.high - self.low)
         return round(100 * min(max(part, 0.0), 1.0), 2)
 
     def holds(self, value: float) -> bool:
@@ -126,8 +127,9 @@ class _Axis:
         """Numbers and their places."""
         if self.log:
             decades = range(math.ceil(math.log10(self.low)), math.floor(math.log10(self.high)) + 1)
-            step = 1 + len(decades) // (_TICKS + 2)
-            found = [10.0**decade for decade in decades[::step]]
+            steps = (1.0,) if len(decades) > 1 else (1.0, 2.0, 5.0)
+            found = [step * 10.0**decade for decade in range(decades.start - 1, decades.stop) for step in steps]
+            found = [value for value in found if self.holds(value)][:: 1 + len(decades) // (_TICKS + 2)]
         else:
             rough = (self.high - self.low) / _TICKS
             power = 10.0 ** math.floor(math.log10(rough))
@@ -298,12 +300,13 @@ def shares(figure: Figure, data: pl.DataFrame) -> Strips | None:
     bars = {place: list(_parts(rows, compared=compared)) for place, rows in _bars(data)}
     longest = max(end for parts in bars.values() for part in parts for end in (part[2], part[3] or 0.0))
     low, high = figure.limits or (0.0, longest)
+    whole = low + _WHOLE * (high - low)  # where all bars end alike, a mark says nothing
     axis = _Axis(low, high, log=False)
     rows: list[tuple[str, Row]] = []
     for (group, bar), parts in bars.items():
         cut = [(part, max(begin, low), min(end, high)) for part, begin, end, _ in parts if end > low and begin < high]
         marks = [_mark(axis, "part", begin, end) | {"colour": _colour(look[part])} for part, begin, end in cut]
-        marks += [_mark(axis, "published", end, end) for *_, end in parts if end is not None and low <= end < high]
+        marks += [_mark(axis, "published", end, end) for *_, end in parts if end is not None and low <= end < whole]
         text = " / ".join(quantities.percent(end - begin) for _, begin, end, _ in parts)
         rows.append((group, {"name": bar, "colour": None, "cells": [{"text": text, "marks": marks}]}))
     return _of_study(figure, axis, rows, [(part, _colour(one)) for part, one in look.items()])
@@ -333,7 +336,7 @@ def spread(figure: Figure, data: pl.DataFrame) -> Strips | None:
             rows.append(
                 (group, {"name": name, "colour": _colour(look[one["part"]]), "cells": [{"text": text, "marks": marks}]})
             )
-    return _of_study(figure, axis, rows, [])
+    return _of_study(figure, axis, rows, [], "low / mean / high")
 
 
 def _spread_axis(figure: Figure, values: Sequence[float]) -> _Axis:
@@ -364,7 +367,7 @@ def _parts(rows: pl.DataFrame, *, compared: bool) -> Iterator[tuple[str, float, 
 
 
 def _of_study(
-    figure: Figure, axis: _Axis, rows: Sequence[tuple[str, Row]], legend: list[tuple[str, str | None]]
+    figure: Figure, axis: _Axis, rows: Sequence[tuple[str, Row]], legend: list[tuple[str, str | None]], unit: str = ""
 ) -> Strips:
     groups: dict[str, list[Row]] = {}
     for group, row in rows:
@@ -373,7 +376,7 @@ def _of_study(
         "id": figure.id,
         "caption": figure.caption,
         "legend": legend,
-        "columns": [{"name": figure.label, "unit": "", "ticks": axis.ticks}],
+        "columns": [{"name": figure.label, "unit": unit, "ticks": axis.ticks}],
         "groups": [{"name": name, "rows": of_group} for name, of_group in groups.items()],
     }
 

@@ -72,7 +72,7 @@
     const own = xLog ? [low / 1.12, high * 1.12] : [Math.min(0, low), high];
     const shared = ends ?? (log ? undefined : commonEnds(panels));
     for (const panel of panels) {
-      drawCharts(placeIn(grid), [{ ...panel, label: xLabel, xLog, yLog: log, xEnds: xEnds ?? own, ends: shared, steps, spanGaps: true, legend: false }], {});
+      drawCharts(placeIn(grid), [{ ...panel, label: xLabel, xLog, yLog: log, xEnds: xEnds ?? own, ends: shared, steps, marked: !steps, spanGaps: true, legend: false }], {});
     }
     if (label) holder.prepend(element("h3", label));
   }

@@ -100,7 +100,15 @@
         headerFilterFuncParams: { number: false }, sorter: "alphanum", maxInitialWidth: 420, tooltip: true,
       });
     }
+    const first = columns.find((column) => column.visible !== false);
+    if (first) first.frozen = true;
     return columns;
+  }
+
+  // A shadow says that there is more on the right.
+  function hint() {
+    const inside = holder.querySelector(".tabulator-tableholder");
+    if (inside) holder.classList.toggle("has-more", inside.scrollLeft + inside.clientWidth < inside.scrollWidth - 1);
   }
 
   let grid = null;
@@ -127,7 +135,11 @@
       document.getElementById("shown").textContent = active === all ? `${all} rows` : `${active} of ${all} rows`;
     };
     grid.on("dataFiltered", () => setTimeout(count));
-    grid.on("tableBuilt", count);
+    grid.on("tableBuilt", () => {
+      count();
+      hint();
+    });
+    for (const event of ["scrollHorizontal", "renderComplete", "columnVisibilityChanged"]) grid.on(event, hint);
     grid.on("rowClick", (_, row) => { location.hash = `run=${row.getData().run}`; });
     chooser(table, columns);
     for (const button of document.querySelectorAll("button[data-table]")) {
