@@ -127,7 +127,9 @@ export class App {
     this.changes.clear();
     if (address.run) this.base = address.run;
     this.made = [];
-    this.preset = PRESETS.find((one) => isSame(this.base, open(one).run as Run)) ?? null;
+    // A preset that was changed keeps its name in the address, so that it is called the same after a reload.
+    this.preset =
+      PRESETS.find((one) => isSame(this.base, open(one).run as Run)) ?? presetOf(address.view.get("preset")) ?? null;
     for (const [key, value] of address.view) {
       const wrong = this.setting(key, value);
       if (wrong) problems.push(wrong);
@@ -141,6 +143,8 @@ export class App {
   private setting(key: string, value: string): string | null {
     const choices: Record<string, readonly string[]> = { mode: ["live", "instant"], ...VIEW };
     if (key === "engine") return this.engines.choose(value);
+    if (key === "preset")
+      return presetOf(value) ? null : `view.preset = "${value}" is no preset; leave it out, or choose one above`;
     if (key === "speed") {
       try {
         this.setSpeed(speedOf(value));
@@ -151,7 +155,7 @@ export class App {
     }
     const valid = Object.hasOwn(choices, key) ? choices[key] : undefined;
     if (!valid)
-      return `view.${key} = "${value}" is not a key here; valid are ${["engine", "speed", ...Object.keys(choices)].join(", ")}`;
+      return `view.${key} = "${value}" is not a key here; valid are ${["engine", "preset", "speed", ...Object.keys(choices)].join(", ")}`;
     if (!valid.includes(value)) return `view.${key} = "${value}" is none of ${valid.join(", ")}; write one of them`;
     if (key === "mode") this.takeMode(value as Mode);
     else this.view.choose({ [key]: key === "window_s" ? Number(value) : value } as Partial<ViewOptions>);
@@ -234,7 +238,7 @@ export class App {
   }
 
   private choose(id: string): void {
-    const preset = PRESETS.find((one) => one.id === id);
+    const preset = presetOf(id);
     if (!preset) return;
     // Back leads to what was there before.
     this.holdNow();
@@ -300,6 +304,7 @@ export class App {
       ["engine", this.engines.name],
       ...chosen,
     ]);
+    if (this.preset && this.isChanged()) view.set("preset", this.preset.id);
     for (const [key, value] of view) if (USUAL.get(key) === value) view.delete(key);
     const hash = writeAddress(this.set, view);
     if (hash === this.written) return;
@@ -400,6 +405,10 @@ const USUAL = new Map([
   ["delays", "queue"],
   ["tail", "cdf"],
 ]);
+
+function presetOf(id: string | undefined): Preset | undefined {
+  return PRESETS.find((one) => one.id === id);
+}
 
 function isSame(a: Run, b: Run): boolean {
   return writeAddress(a, new Map()) === writeAddress(b, new Map());

@@ -62,7 +62,9 @@ export function measured({ run, store, now_s, window_s, changed_s }: Scene): Mea
     return { from_s: change_s, isSinceChange: true, counts, words: "since the change" };
   }
   const counts = store.distributions.last(window_s);
-  return { from_s: now_s - window_s, isSinceChange: false, counts, words: `last ${figures(window_s, 2)} s` };
+  // At first there is less than the window.
+  const words = `last ${figures(Math.min(window_s, Math.max(0, now_s)), 1)} s`;
+  return { from_s: now_s - window_s, isSinceChange: false, counts, words };
 }
 
 /** Flow groups that send, or did within the window. */
