@@ -175,7 +175,7 @@ def test_a_third_engine_runs_a_file(toy: Path, capsys: pytest.CaptureFixture[str
     assert len(pl.read_parquet(folder / "flows.parquet")) == 2
     page = (folder / "report.html").read_text()
     assert "runs are missing" not in page
-    assert "l4slab run x.toml --engine toy --out results" in page
+    assert "<pre>l4slab run x.toml --engine toy</pre>" in page
     assert main(["compare", str(folder), "results/x"]) == 0
 
 

@@ -158,6 +158,7 @@ def test_any_run_opens_in_three_clicks(thousand: Path, visit: Any) -> None:
 def test_a_folded_case_is_drawn_when_it_is_unfolded(thousand: Path, visit: Any) -> None:
     for viewport in (DESK, PHONE):
         page = visit(thousand, viewport)
+        page.locator("details.case").first.locator("canvas").first.wait_for()
         case = page.locator("details.case").nth(3)
         assert case.locator("canvas").count() == 0
         case.locator("summary").click()
@@ -180,7 +181,7 @@ def test_rows_sort_and_columns_hide(thousand: Path, visit: Any) -> None:
 
 
 def test_ink_follows_the_page_in_dark_mode_and_on_paper(thousand: Path, visit: Any) -> None:
-    ink = "getComputedStyle(document.querySelector('figure svg text, figure svg use')).fill"
+    ink = "getComputedStyle(document.querySelector('.strips tbody th')).color"
     colours = [visit(thousand, DESK, scheme).evaluate(ink) for scheme in ("light", "dark")]
     assert colours[0] != colours[1]
     page = visit(thousand, DESK, "dark")
@@ -210,3 +211,84 @@ def test_a_verdict_covers_no_word_of_its_statement(viewport: dict[str, int], cla
     for badge, words in pairs:
         assert badge["x"] + badge["width"] <= words["x"] or badge["y"] + badge["height"] <= words["y"]
     assert len({words["x"] for _, words in pairs}) == 1
+
+
+FIGURES = """
+[[figure]]
+id = "lines"
+kind = "lines"
+caption = "A line."
+label = "y"
+x_label = "x"
+sql = "select x, 2 * x as y, 'p' as part, x - 0.5 as low, 3 * x as high, 2 * x as published from range(1, 9) t(x)"
+[[figure]]
+id = "cdf"
+kind = "cdf"
+caption = "A distribution."
+x_log = true
+sql = "select x as value, 'panel ' || x % 2 as panel, 'p' as part from range(1, 99) t(x)"
+[[figure]]
+id = "runs"
+kind = "runs"
+caption = "A run."
+sql = "select run from flows"
+[[figure]]
+id = "heat"
+kind = "heatmap"
+caption = "A map."
+sql = "select x as row, y as column, x * y / 3 as value from range(3) t(x), range(30) u(y)"
+[[figure]]
+id = "bars"
+kind = "shares"
+caption = "Bars."
+sql = "select x as bar, y as part, 10 * (x + y) as value from range(1, 3) t(x), range(3) u(y)"
+[[figure]]
+id = "nothing"
+kind = "lines"
+caption = "Nothing."
+sql = "select 1 as x, 2 as y where false"
+"""
+
+
+@pytest.fixture(scope="module")
+def figures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The report of a study that chooses a figure of each kind that the page draws."""
+    place = tmp_path_factory.mktemp("figures")
+    file, study = place / "x.toml", place / "study.toml"
+    file.write_text(FILE.format(levels="1"))
+    study.write_text(f'title = "Figures"\n{FIGURES}')
+    l4slab.run([file, study], out=place / "out")
+    return write_report(place / "out")
+
+
+def test_the_page_draws_the_figures_that_a_study_chooses(figures: Path, visit: Any) -> None:
+    for viewport in (DESK, PHONE):
+        page = visit(figures, viewport)
+        page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+        drawn = [page.locator(f'.drawn[data-figure="{number}"]') for number in range(3)]
+        for one, charts in zip(drawn, (1, 2, 2), strict=True):
+            one.locator("canvas").nth(charts - 1).wait_for()
+            assert one.locator("canvas").count() == charts
+        assert "published" in drawn[0].locator(".legend").inner_text()
+        assert "has nothing to draw" in page.locator("#figures").inner_text()
+        assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
+
+
+def test_on_a_phone_the_first_column_of_a_wide_table_stays(figures: Path, visit: Any) -> None:
+    page = visit(figures, PHONE)
+    page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+    wide = page.locator(".wide", has=page.locator(".heat")).first
+    assert wide.evaluate("(one) => one.scrollWidth > one.clientWidth")
+    head = wide.locator("tbody th").first
+    before = head.bounding_box()["x"]
+    wide.evaluate("(one) => { one.scrollLeft = 400; }")
+    assert abs(head.bounding_box()["x"] - before) < 2
+
+
+def test_a_phone_shows_a_flow_below_another_with_its_numbers(thousand: Path, visit: Any) -> None:
+    page = visit(thousand, PHONE)
+    number = page.locator(".strips td.n").first.bounding_box()
+    strip = page.locator(".strips td.strip").first.bounding_box()
+    assert number["x"] >= 0
+    assert number["x"] + number["width"] <= strip["x"] + 1, "no mark runs through a number"
+    assert strip["x"] + strip["width"] <= PHONE["width"]

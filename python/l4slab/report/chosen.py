@@ -105,10 +105,11 @@ def of_the_study(folder: Folder) -> Iterator[Chosen]:
     """The figures that the files choose; they take the place of all others."""
     files = sorted(folder.files, key=lambda file: not file.is_study)  # the study's first, as among the claims
     for number, (figure, query) in enumerate(each(files, folder.tables())):
-        yield _chosen(figure, query, number)
+        yield draw(figure, query, number)
 
 
-def _chosen(figure: Figure, query: Query, number: int) -> Chosen:
+def draw(figure: Figure, query: Query, number: int) -> Chosen:
+    """A figure in the form of its kind; `query` runs SQL, `number` is its place in the page."""
     found = Chosen(figure.id, figure.caption, figure.source, _ROW_PX)
     if figure.kind == "grid":
         found.is_missing = not plot.AVAILABLE

@@ -62,7 +62,7 @@ class Heat(TypedDict):
 
 
 @dataclass(frozen=True)
-class _Colours:
+class Colours:
     """Which colour a value has."""
 
     low: float
@@ -73,7 +73,7 @@ class _Colours:
     @classmethod
     def of(
         cls, values: Sequence[float], limits: Sequence[float] | None, neutral: float | None, *, log: bool
-    ) -> _Colours:
+    ) -> Colours:
         """Symmetric about `neutral` (on a log scale in ratios), or rising from the least to the greatest."""
         values = [value for value in values if math.isfinite(value) and (value > 0 or not log)] or [1.0]
         low, high = limits or (min(values), max(values))
@@ -136,7 +136,7 @@ def of(figure: Figure, data: pl.DataFrame) -> Heat | None:
     data = data.with_columns(pl.col(name).cast(pl.Float64) for name in shown)
     data = data.with_columns(pl.lit("").alias(name) for name in ("group", "panel") if name not in data.columns)
     known = [value for name in shown for value in data[name].drop_nulls()]
-    colours = _Colours.of(known, figure.limits, figure.neutral, log=figure.log)
+    colours = Colours.of(known, figure.limits, figure.neutral, log=figure.log)
     bars, tables = [colours.bar(figure.label)], []
     panels = data.partition_by("group", "panel", maintain_order=True, as_dict=True)
     difference, name, off = _difference(figure, data) if compared else (None, "", None)
@@ -160,16 +160,16 @@ def of(figure: Figure, data: pl.DataFrame) -> Heat | None:
     return {"tables": tables, "bars": bars, "across": across}
 
 
-def _difference(figure: Figure, data: pl.DataFrame) -> tuple[_Colours, str, pl.Expr]:
+def _difference(figure: Figure, data: pl.DataFrame) -> tuple[Colours, str, pl.Expr]:
     """The colours of the distance from what is published, its name, and how it is computed."""
     value, published = pl.col("value"), pl.col("published")
     off = value / published if figure.log else value - published
     found = [abs(one) for one in data.select(off=off)["off"].drop_nulls() if math.isfinite(one)]
     if figure.log:
-        return _Colours.of(found, None, 1.0, log=True), "here / published", off
+        return Colours.of(found, None, 1.0, log=True), "here / published", off
     # A few cells far off would leave all others without colour.
     reach = min((figure.limits[1] - figure.limits[0]) / 2 if figure.limits else math.inf, max(found, default=1.0))
-    return _Colours.of(found, (-reach, reach), 0.0, log=False), "here \u2212 published", off
+    return Colours.of(found, (-reach, reach), 0.0, log=False), "here \u2212 published", off
 
 
 def _table(
