@@ -132,7 +132,7 @@
     const count = () => {
       const active = grid.getDataCount("active");
       const all = grid.getDataCount();
-      document.getElementById("shown").textContent = active === all ? `${all} rows` : `${active} of ${all} rows`;
+      document.getElementById("shown").textContent = `${active === all ? all : `${active} of ${all}`} row${all === 1 ? "" : "s"}`;
     };
     grid.on("dataFiltered", () => setTimeout(count));
     grid.on("tableBuilt", () => {
