@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 from l4slab import plot
 from l4slab.plot.figures import Query, data_of, draw_one, each
-from l4slab.plot.roles import OnThePage, looks
+from l4slab.plot.roles import Look, OnThePage, looks
 from l4slab.plot.steps import steps
 from l4slab.plot.trials import median_trial
 from l4slab.report import drawings, heat, strips
@@ -33,6 +33,7 @@ class Line(OnThePage):
     """A line of a panel, with the area around it and the published values."""
 
     name: str
+    marked: bool  # with a point at each value, if these are few
     y: list[float | None]
     low: list[float | None] | None
     high: list[float | None] | None
@@ -137,8 +138,8 @@ def draw(figure: Figure, query: Query, number: int) -> Chosen:
 def _height(found: Chosen) -> float:
     if found.panels is not None:
         of = found.panels
-        rows = -(-len(of["panels"]) // of["columns"]) + sum(len(one["shown"]) for one in of["runs"])
-        return rows * _PANEL_PX
+        panels = len(of["panels"]) + sum(len(one["shown"]) for one in of["runs"])
+        return -(-panels // of["columns"]) * _PANEL_PX
     if found.heat is not None:
         return sum(_TABLE_PX + _ROW_PX * len(table["rows"]) for table in found.heat["tables"]) / _SIDE_BY_SIDE
     if found.strips is not None:
@@ -165,10 +166,7 @@ def _panels(figure: Figure, data: pl.DataFrame) -> Panels | None:
     data = data.with_columns(pl.lit("").alias(n) for n in ("group", "panel", "part") if n not in data.columns)
     look = looks(list(data["part"].unique(maintain_order=True)))
     parts = data.partition_by("group", "panel", maintain_order=True, as_dict=True)
-    panels = [
-        _panel(", ".join(filter(None, map(str, place))), rows, {part: of.on_the_page for part, of in look.items()})
-        for place, rows in parts.items()
-    ]
+    panels = [_panel(", ".join(filter(None, map(str, place))), rows, look) for place, rows in parts.items()]
     across = data["panel"].n_unique() if data["group"].n_unique() > 1 else len(panels)
     return _figure(
         figure,
@@ -179,7 +177,7 @@ def _panels(figure: Figure, data: pl.DataFrame) -> Panels | None:
     )
 
 
-def _panel(title: str, rows: pl.DataFrame, look: dict[str, OnThePage]) -> Panel:
+def _panel(title: str, rows: pl.DataFrame, look: dict[str, Look]) -> Panel:
     rows = rows.sort("x", maintain_order=True)
     # A line may have several values at one x, such as both ends of a step.
     rows = rows.with_columns(turn=pl.int_range(pl.len()).over("part", "x"))
@@ -189,8 +187,16 @@ def _panel(title: str, rows: pl.DataFrame, look: dict[str, OnThePage]) -> Panel:
     for (part,), mine in drawn.group_by("part", maintain_order=True):
         one = places.join(mine, on=["x", "turn"], how="left", maintain_order="left")
         area = {name: _values(one[name]) for name in ("low", "high") if name in one.columns and one[name].count()}
+        its = look[str(part)]
         lines.append(
-            Line(name=str(part), y=_values(one["y"]), low=area.get("low"), high=area.get("high"), **look[str(part)])
+            Line(
+                name=str(part),
+                marked=bool(its.marker),
+                y=_values(one["y"]),
+                low=area.get("low"),
+                high=area.get("high"),
+                **its.on_the_page,
+            )
         )
     known = rows.drop_nulls("published") if "published" in rows.columns else rows.clear()
     error = known["error"].fill_null(0) if "error" in known.columns else [0.0] * len(known)
@@ -225,4 +231,4 @@ def _runs(figure: Figure, query: Query, data: pl.DataFrame) -> Panels | None:
                     "shown": _OVER_TIME,
                 }
             )
-    return _figure(figure, runs=found) if found else None
+    return _figure(figure, runs=found, columns=min(len(found), _SIDE_BY_SIDE)) if found else None

@@ -21,11 +21,11 @@ function limits(x, lines, warmup) {
 }
 
 // The series of a line, and of the area around it, which has two more without a stroke.
-function seriesOf({ name, y, colour, dash, faint, low, high }, { ink, steps, spanGaps, marked }) {
+function seriesOf({ name, y, colour, dash, faint, marked, low, high }, { ink, steps, spanGaps }) {
   const stroke = colour ?? ink;
   const there = y.map((value, place) => (value === null ? -1 : place)).filter((place) => place >= 0);
   // A value between gaps is no line, and is seen only as a point. Of few values, each is marked.
-  const few = marked && there.length <= 25;
+  const few = marked && !steps && there.length <= 25;
   const alone = few ? there : there.filter((place) => !spanGaps && (y[place - 1] ?? null) === null && (y[place + 1] ?? null) === null);
   const own = {
     label: name, stroke, value: (_, at) => numberText(at), width: faint ? 0.8 : 1.3, alpha: faint ? 0.25 : 1, ...(faint && { class: "faint" }),
@@ -85,8 +85,8 @@ function rangeOf({ yLog, ends, marks = [] }, warmup, peak) {
   };
 }
 
-// Draws `panels` below each other: { title, unit, x, lines: [{ name, y, colour, dash, faint, low, high }] }, and where they
-// are wanted { label, xLog, yLog, xEnds, ends, steps, marked, marks, spanGaps, legend }; the time before `warmup` is shaded.
+// Draws `panels` below each other: { title, unit, x, lines: [{ name, y, colour, dash, faint, marked, low, high }] }, and where they
+// are wanted { label, xLog, yLog, xEnds, ends, steps, marks, spanGaps, legend }; the time before `warmup` is shaded.
 function drawCharts(holder, panels, { key, warmup = 0 }) {
   clearCharts(holder);
   const style = getComputedStyle(document.body);
@@ -99,7 +99,7 @@ function drawCharts(holder, panels, { key, warmup = 0 }) {
     chart.ctx.fillRect(left, top, Math.max(0, chart.valToPos(warmup, "x", true) - left), height);
   };
   const made = panels.map((panel, number) => {
-    const { title, unit, x, lines, label = "time (s)", xLog = false, yLog = false, xEnds, steps, marked, marks = [], spanGaps = xLog, legend = true } = panel;
+    const { title, unit, x, lines, label = "time (s)", xLog = false, yLog = false, xEnds, steps, marks = [], spanGaps = xLog, legend = true } = panel;
     const place = element("div", null);
     const { largest, end } = limits(x, lines, warmup);
     const heading = element("h3", unit ? `${title} (${unit})` : title);
@@ -108,7 +108,7 @@ function drawCharts(holder, panels, { key, warmup = 0 }) {
     holder.append(place);
     const last = number === panels.length - 1;
     const ticks = (_, values) => values.map(tickText);
-    const parts = lines.map((one) => seriesOf(one, { ink, steps, spanGaps, marked }));
+    const parts = lines.map((one) => seriesOf(one, { ink, steps, spanGaps }));
     const bands = [];
     let series = 1;
     for (const { data, fill } of parts) {
@@ -124,7 +124,7 @@ function drawCharts(holder, panels, { key, warmup = 0 }) {
       cursor: { ...(key && { sync: { key } }), drag: { x: true, y: false } },
       hooks: { drawClear: warmup ? [shade] : [], draw: marks.length ? [(chart) => drawMarks(chart, marks, ink)] : [] },
       axes: [
-        { ...axis, size: 30, values: ticks, ...(xLog && { splits: logSplits, filter: (_, splits) => splits }), ...(last && { label, labelSize: 22 }) },
+        { ...axis, size: 30, values: ticks, ...(xLog && { splits: logSplits, filter: (_, splits) => splits }), ...(last && label && { label, labelSize: 22 }) },
         { ...axis, size: 58, values: ticks, ...(yLog && { splits: logSplits, filter: (_, splits) => splits }) },
       ],
       bands,

@@ -59,22 +59,34 @@
     const { panels, runs, columns, label, x_label: xLabel, limits: ends, x_limits: xEnds, log, x_log: xLog, steps } = index.figures[Number(holder.dataset.figure)];
     const several = await Promise.all(runs.map(panelsOf));
     holder.replaceChildren(...(panels.length ? [legendOf(panels)] : []));
-    several.forEach((one, place) => {
-      if (runs[place].title) holder.append(element("h3", runs[place].title));
-      drawCharts(placeIn(holder), one.panels, { key: `figure-${holder.dataset.figure}`, warmup: one.warmup });
-    });
-    if (!panels.length) return;
     const grid = placeIn(holder, "panels");
     grid.style.setProperty("--across", columns);
+    several.forEach((one, place) => {
+      const of = placeIn(grid);
+      if (runs[place].title) of.append(element("h3", runs[place].title));
+      const alike = one.panels.map((panel) => ({ ...panel, ends: [0, 1.05 * topOf(several, panel.title)] }));
+      drawCharts(placeIn(of), alike, { key: `figure-${holder.dataset.figure}`, warmup: one.warmup });
+    });
+    if (!panels.length) return;
     // Panels of one figure have the same axes.
     const all = panels.flatMap((panel) => panel.x).filter((x) => !xLog || x > 0);
     const [low, high] = all.reduce(([least, most], x) => [Math.min(least, x), Math.max(most, x)], [Infinity, -Infinity]);
     const own = xLog ? [low / 1.12, high * 1.12] : [Math.min(0, low), high];
     const shared = ends ?? (log ? undefined : commonEnds(panels));
     for (const panel of panels) {
-      drawCharts(placeIn(grid), [{ ...panel, label: xLabel, xLog, yLog: log, xEnds: xEnds ?? own, ends: shared, steps, marked: !steps, spanGaps: true, legend: false }], {});
+      drawCharts(placeIn(grid), [{ ...panel, label: panels.length > 1 ? "" : xLabel, xLog, yLog: log, xEnds: xEnds ?? own, ends: shared, steps, spanGaps: true, legend: false }], {});
     }
     if (label) holder.prepend(element("h3", label));
+    if (panels.length > 1 && xLabel) placeIn(holder, "x-label").textContent = xLabel;
+  }
+
+  // The end of the axis that the panels of this title have together.
+  function topOf(several, title) {
+    const tops = several.flatMap(({ panels, warmup }) => panels.filter((panel) => panel.title === title).map(({ x, lines }) => {
+      const { largest, end } = limits(x, lines, warmup);
+      return Math.min(largest, end);
+    }));
+    return Math.max(...tops) || 1;
   }
 
   function commonEnds(panels) {
