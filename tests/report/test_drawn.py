@@ -126,7 +126,7 @@ def test_a_study_is_reproduced_by_its_name(make_folder: Any, page: Any) -> None:
 
 def figure(kind: str, data: pl.DataFrame, **changes: Any) -> chosen.Chosen:
     asked = Figure.model_validate({"id": "x", "kind": kind, "sql": "", "label": "y (ms)", "caption": "A. B."} | changes)
-    return chosen.draw(asked, lambda _: data, 0)
+    return chosen.draw(asked, lambda _: data)
 
 
 def test_lines_share_their_places_and_keep_their_gaps() -> None:
@@ -213,14 +213,35 @@ def test_a_mean_has_its_range_also_from_zero_on_a_log_axis() -> None:
     [
         ("lines", ["x", "y"]), ("cdf", ["part", "value"]), ("heatmap", ["row", "column", "value"]),
         ("shares", ["bar", "part", "value"]), ("spread", ["bar", "part", "mean", "low", "high"]), ("runs", ["run"]),
+        ("grid", ["row", "column", "x", "y"]),
     ],
 )  # fmt: skip
 def test_without_data_there_is_nothing_to_draw(kind: str, columns: list[str]) -> None:
     text = {"part", "row", "column", "bar", "run"}
     schema = {name: pl.String if name in text else pl.Float64 for name in columns}
     found = figure(kind, pl.DataFrame(schema=schema))
-    assert (found.panels, found.heat, found.strips, found.svg) == (None, None, None, None)
+    assert (found.panels, found.heat, found.strips, found.multiples) == (None, None, None, None)
     assert found.summary == "A"
+
+
+def test_small_multiples_keep_the_peaks_of_a_long_line() -> None:
+    places = [place / 100 for place in range(10_001)]
+    data = pl.DataFrame({"row": "a", "column": "b", "x": places, "y": [1.0 if x == 33.33 else 0.0 for x in places]})
+    found = figure("grid", data, limits=[0, 1]).multiples
+    assert found is not None
+    (line,) = found["rows"][0]["panels"][0]["lines"]
+    points = [float(number) for number in line["path"][1:].split()]
+    assert len(points) < 2 * 500
+    assert min(points[1::2]) == 0, "the peak is at the top"
+    assert (points[0], points[-2]) == (0, 120)
+
+
+def test_a_panel_with_a_top_of_its_own_is_drawn_to_it() -> None:
+    data = pl.DataFrame({"row": "a", "column": ["b", "b", "c", "c"], "x": [0.0, 1.0] * 2, "y": [0.0, 5.0, 0.0, 50.0]})
+    found = figure("grid", data.with_columns(top=pl.Series([10, 10, 100, 100]))).multiples
+    assert found is not None
+    assert found["y_ends"] is None
+    assert {panel["lines"][0]["path"] for panel in found["rows"][0]["panels"]} == {"M0.0 60.0 120.0 30.0"}
 
 
 def test_numbers_of_sql_are_numbers() -> None:

@@ -225,7 +225,7 @@ class _Shown:
     def packets(self, folder: Folder, case: Case) -> Markup | None:
         """Each packet of a stack, which needs matplotlib; None where there is no log, as is usual."""
         drawn = drawings.packets(folder, case)
-        return None if drawn is None else drawings.element(drawn.figure, drawn.caption, -self._number)
+        return None if drawn is None else drawings.element(drawn.figure, drawn.caption, self._number)
 
     def figure(self, figure: chosen.Chosen) -> chosen.Chosen:
         """A figure that a file chooses, with its place in the page."""

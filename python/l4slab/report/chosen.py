@@ -1,7 +1,7 @@
 """The figures that a study's file chooses (`[[figure]]`), as the page draws them.
 
-`lines`, `cdf` and `runs` are panels that the page's script draws, `heatmap` is a table (`heat`), `shares` and `spread`
-are strips (`strips`). Only `grid` needs matplotlib, which is loaded where a file has one.
+`lines`, `cdf` and `runs` are panels that the page's script draws. `heatmap` and `grid` are tables (`heat`,
+`multiples`), `shares` and `spread` are strips (`strips`).
 """
 
 from __future__ import annotations
@@ -11,20 +11,17 @@ from dataclasses import dataclass
 from typing import Any, TypedDict
 
 import polars as pl
-from markupsafe import Markup
 
-from l4slab import plot
-from l4slab.plot.figures import Query, data_of, draw_one, each
+from l4slab.plot.figures import Query, data_of, each
 from l4slab.plot.roles import Look, OnThePage, looks
 from l4slab.plot.steps import steps
 from l4slab.plot.trials import median_trial
-from l4slab.report import drawings, heat, strips
+from l4slab.report import drawings, heat, multiples, strips
 from l4slab.report.results import Folder
 from l4slab.results.claims import quoted
 from l4slab.results.figures import Figure
 
 _PANEL_PX, _ROW_PX, _TABLE_PX = 190, 28, 130  # heights, about
-_WIDTH_PX = 1000  # of the figures, on a large screen
 _SIDE_BY_SIDE = 3  # panels
 _OVER_TIME = ["delivery rate", "smoothed RTT", "classic ECN score"]
 
@@ -91,8 +88,7 @@ class Chosen:
     panels: Panels | None = None
     heat: heat.Heat | None = None
     strips: strips.Strips | None = None
-    svg: Markup | None = None
-    is_missing: bool = False  # because there is no matplotlib
+    multiples: multiples.Multiples | None = None
     place: int = -1  # among the page's `panels`
     open: bool = False
 
@@ -105,20 +101,13 @@ class Chosen:
 def of_the_study(folder: Folder) -> Iterator[Chosen]:
     """The figures that the files choose; they take the place of all others."""
     files = sorted(folder.files, key=lambda file: not file.is_study)  # the study's first, as among the claims
-    for number, (figure, query) in enumerate(each(files, folder.tables())):
-        yield draw(figure, query, number)
+    for figure, query in each(files, folder.tables()):
+        yield draw(figure, query)
 
 
-def draw(figure: Figure, query: Query, number: int) -> Chosen:
-    """A figure in the form of its kind; `query` runs SQL, `number` is its place in the page."""
+def draw(figure: Figure, query: Query) -> Chosen:
+    """A figure in the form of its kind; `query` runs SQL."""
     found = Chosen(figure.id, figure.caption, figure.source, _ROW_PX)
-    if figure.kind == "grid":
-        found.is_missing = not plot.AVAILABLE
-        if plot.AVAILABLE and (drawing := draw_one(figure, query)) is not None:
-            width, height = drawing.get_size_inches()
-            found.svg = drawings.element(drawing, figure.caption or figure.id, number + 1)
-            found.height_px = float(height / width) * _WIDTH_PX
-        return found
     data = data_of(figure, query)
     match figure.kind:
         case "lines" | "cdf":
@@ -131,6 +120,8 @@ def draw(figure: Figure, query: Query, number: int) -> Chosen:
             found.strips = strips.shares(figure, data)
         case "spread":
             found.strips = strips.spread(figure, data)
+        case "grid":
+            found.multiples = multiples.of(figure, data)
     found.height_px = _height(found)
     return found
 
@@ -144,7 +135,7 @@ def _height(found: Chosen) -> float:
         return sum(_TABLE_PX + _ROW_PX * len(table["rows"]) for table in found.heat["tables"]) / _SIDE_BY_SIDE
     if found.strips is not None:
         return sum(_ROW_PX * (1 + len(group["rows"])) for group in found.strips["groups"])
-    return _ROW_PX
+    return _ROW_PX + (multiples.HEIGHT * len(found.multiples["rows"]) if found.multiples is not None else 0)
 
 
 def _figure(figure: Figure, **changes: Any) -> Panels:

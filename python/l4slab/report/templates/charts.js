@@ -1,5 +1,6 @@
 // Panels of lines, in the page's ink; one cursor for all panels with the same key.
 const charts = new Map();
+let onPaper = false;
 
 function element(tag, text, ...children) {
   const made = document.createElement(tag);
@@ -90,9 +91,9 @@ function rangeOf({ yLog, ends, marks = [] }, warmup, peak) {
 function drawCharts(holder, panels, { key, warmup = 0 }) {
   clearCharts(holder);
   const style = getComputedStyle(document.body);
-  const ink = style.color;
-  const line = { stroke: style.getPropertyValue("--line"), width: 1 };
-  const axis = { stroke: style.getPropertyValue("--dim"), grid: line, ticks: line };
+  const [ink, dim, grid] = onPaper ? ["#000", "#444", "#bbb"] : [style.color, style.getPropertyValue("--dim"), style.getPropertyValue("--line")];
+  const line = { stroke: grid, width: 1 };
+  const axis = { stroke: dim, grid: line, ticks: line };
   const shade = (chart) => {
     const { left, top, height } = chart.bbox;
     chart.ctx.fillStyle = "rgb(128 128 128 / 0.12)";
@@ -140,7 +141,17 @@ function clearCharts(holder) {
   holder.replaceChildren();
 }
 
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => [...charts.values()].forEach(({ again }) => again()));
+function redraw() {
+  [...charts.values()].forEach(({ again }) => again());
+}
+
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+for (const [event, is] of [["beforeprint", true], ["afterprint", false]]) {
+  addEventListener(event, () => {
+    onPaper = is;
+    redraw();
+  });
+}
 addEventListener("resize", () => charts.forEach(({ made }, holder) => {
   made.forEach((chart) => chart.setSize({ width: holder.clientWidth, height: chart.height }));
 }));

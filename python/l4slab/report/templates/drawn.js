@@ -116,6 +116,8 @@
   for (const holder of document.querySelectorAll(".drawn")) {
     const details = holder.closest("details");
     details.addEventListener("toggle", () => draw(details));
+    // What is unfolded for paper only is there before the browser prints, unless it needs runs.
+    addEventListener("beforeprint", () => draw(details));
     draw(details);
   }
 }
