@@ -43,11 +43,8 @@ platform.system = lambda: "Windows"
 LIMITS = ("compare", "out", "out", "--fail-on", "goodput_mbps -5%")
 WITHOUT_EXTRAS = """
 import sys
-class Missing:
-    def find_spec(self, name, *_):
-        if name in {"matplotlib", "numpy", "pyarrow", "distributed", "fsspec", "gymnasium", "optuna", "cmaes"}:
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-sys.meta_path.insert(0, Missing())
+for name in ("matplotlib", "numpy", "pyarrow", "distributed", "fsspec", "gymnasium", "optuna", "cmaes"):
+    sys.modules[name] = None
 """
 
 
@@ -105,7 +102,6 @@ def test_the_core_alone_gives_tables_verdicts_and_a_page(l4slab, tmp_path: Path)
     assert first[0] == 0, first[1]
     assert len(done) == len(others)
     page = (tmp_path / "out/report.html").read_text()
-    assert "l4slab[plot]" in page
     assert 'class="drawn"' in page, "the page itself draws the case"
     assert figures[0] == 2
     assert 'pip install "l4slab[plot]"' in figures[1].splitlines()[-1]

@@ -64,10 +64,12 @@ def test_nothing_has_changed(results: Path) -> None:
 def test_folders_without_anything_in_common(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
     other = results / "other"
     other.mkdir()
-    (other / "y.toml").write_text(FILE.replace("trials = 4", "trials = 1"))
-    main(["run", str(other / "y.toml"), "--out", str(other), "--workers", "1", "--no-captures"])
+    names = [str(other / "y.toml"), str(other / "z.toml")]  # one experiment in each folder would be compared
+    for name in names:
+        Path(name).write_text(FILE.replace("trials = 4", "trials = 1"))
+    main(["run", *names, "--out", str(other / "out"), "--workers", "1", "--no-captures"])
     capsys.readouterr()
-    assert main(["compare", str(results / "before"), str(other)]) == 2
+    assert main(["compare", str(results / "before"), str(other / "out")]) == 2
     assert "no cell and no claim in common; give two folders" in capsys.readouterr().err
 
 

@@ -39,7 +39,6 @@ def test_more_than_three_times_the_least_is_apart(values: dict, found: list) -> 
     assert all((one.levels, one.flow, one.trials) == ({"aqm": "FQ"}, "a", 3) for one in told)
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_terminal_json_and_summary_say_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file, summary = Path(__file__).parents[2] / "examples" / "first.toml", tmp_path / "summary.md"
     command = ["run", str(file), "--out", str(tmp_path / "out"), "--no-report"]

@@ -321,7 +321,8 @@ def _report(store: Store, plans: list[Plan], console: Console) -> list[str]:
     from l4slab.report import write_report
 
     with working(console) as told, store.writing():
-        write_report(store.folder, {plan.experiment.name: plan for plan in plans}, told)
+        url = store.place if remote.is_url(store.place) else None
+        write_report(store.folder, {plan.experiment.name: plan for plan in plans}, told, url)
     return []
 
 

@@ -33,14 +33,16 @@ def one_line(text: str) -> str:
     return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in " ".join(text.split()))
 
 
-# Letters that say which name is meant, and how many names a sentence holds, or else shows.
-_BEGINNING, _MANY, _FIRST = 3, 30, 12
+# The least part of a name that says which one is meant, and how many names a sentence holds, or else shows.
+_PART, _MANY, _FIRST = 1 / 3, 30, 12
 
 
 def nearest(word: str, valid: Iterable[str]) -> str | None:
     """The valid name that `word` most likely stands for, or None: one that it begins, or a similar one."""
     by_lower = {name.lower(): name for name in valid}
-    begun = [name for lower, name in by_lower.items() if len(word) >= _BEGINNING and lower.startswith(word.lower())]
+    begun = [
+        name for lower, name in by_lower.items() if lower.startswith(word.lower()) and len(word) >= _PART * len(name)
+    ]
     if len(begun) == 1:
         return begun[0]
     close = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)

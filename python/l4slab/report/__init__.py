@@ -55,10 +55,13 @@ class Experiment(TypedDict):
     open: bool
 
 
-def write_report(out_dir: Path | str, plans: Mapping[str, Plan] | None = None, told: Told = silent) -> Path:
+def write_report(
+    out_dir: Path | str, plans: Mapping[str, Plan] | None = None, told: Told = silent, url: str | None = None
+) -> Path:
     """Write `report.html` from the tables and experiment files in `out_dir`; its path.
 
-    `plans` are those of the experiment files, by name, where the caller has them; `told` hears of progress. Runs of
+    `plans` are those of the experiment files, by name, where the caller has them; `told` hears of progress; `url` is
+    where the folder goes, if it is a working copy. Runs of
     large results are written into `runs/`. The page of `l4slab live`, in which every run can be changed, is
     written as `live.html` where it is built and has the simulator in it.
 
@@ -66,7 +69,7 @@ def write_report(out_dir: Path | str, plans: Mapping[str, Plan] | None = None, t
     in the folder cannot be read, OSError where the page cannot be written.
     """
     path = Path(out_dir) / "report.html"
-    page = render(load(Path(out_dir), plans or {}), told)
+    page = render(load(Path(out_dir), plans or {}, url), told)
     replace(path, lambda file: file.write_text(page, encoding="utf-8"))
     return path
 

@@ -62,6 +62,7 @@ class Folder:
     """Everything the report needs from a results folder."""
 
     folder: Path
+    url: str | None
     files: list[Experiment]
     flows: pl.DataFrame
     links: pl.DataFrame
@@ -258,8 +259,8 @@ class Folder:
         # Where the folder is on this machine is no business of those who read the page.
         out = Path("results", whole.name) if whole.parent.name == "results" else Path(whole.name)
         usual = study or (Path(next(iter(mine))).stem if len(mine) == 1 else None)
-        is_usual = usual is not None and out == Path("results", folder_name(usual, engine))
-        return f"l4slab {what}{option(engine)}" + ("" if is_usual else f" --out {shlex.quote(str(out))}")
+        is_usual = usual is not None and out == Path("results", folder_name(usual, engine)) and self.url is None
+        return f"l4slab {what}{option(engine)}" + ("" if is_usual else f" --out {shlex.quote(self.url or str(out))}")
 
 
 def short_names(factors: Sequence[str]) -> list[str]:
@@ -278,8 +279,9 @@ def replace(path: Path, write_to: Any) -> None:
         temporary.replace(path)
 
 
-def load(folder: Path, plans: Mapping[str, Plan] | None = None) -> Folder:
-    """Read a results folder; plans of its files that are not given are made where they are wanted.
+def load(folder: Path, plans: Mapping[str, Plan] | None = None, url: str | None = None) -> Folder:
+    """Read a results folder; plans of its files that are not given are made where they are wanted. `url` is where the
+    folder goes, if it is a working copy.
 
     Raises InputError for an experiment file that cannot be read.
     """
@@ -290,6 +292,7 @@ def load(folder: Path, plans: Mapping[str, Plan] | None = None) -> Folder:
     levels = flows.select("experiment", *factors).unique(maintain_order=True)
     return Folder(
         folder=folder,
+        url=url,
         files=[experimentfile.load(file) for file in sorted((folder / "experiments").glob("*.toml"))],
         flows=flows,
         links=links,
