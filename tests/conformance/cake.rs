@@ -348,7 +348,9 @@ fn an_ingress_pays_for_drops() {
 fn tin(mode: &str) -> Tin<Packet> {
     let mode = FlowMode::ALL.iter().find(|(name, ..)| *name == mode).expect("a mode").1;
     let share = Diffserv::Besteffort.shares(0)[0];
-    Tin::new(share, mode, Span::from_millis(5), Span::from_millis(100), Sce::Off)
+    let mut tin = Tin::new(share, mode, Span::from_millis(5), Span::from_millis(100), Sce::Off);
+    tin.open();
+    tin
 }
 
 /// Flows share a queue only where a set of eight has more than eight flows.

@@ -276,13 +276,14 @@ impl<P: Pkt + Send> Aqm<P> for Cake<P> {
             pkt.set_dscp(0);
         }
         let tin = &mut self.tins[t];
-        let flow = tin.classify(hashes);
         if tin.bytes == 0 {
+            tin.open();
             tin.next = tin.next.max(now);
             if self.packets == 0 {
                 self.shaper.begins(now);
             }
         }
+        let flow = tin.classify(hashes);
         self.memory += u64::from(pkt.truesize());
         tin.flows[flow].queue.push(pkt);
         tin.bytes += u64::from(len);

@@ -75,19 +75,18 @@ pub fn ways(hash: u32) -> impl Iterator<Item = usize> {
 }
 
 /// Hosts and how many bulk flows each has.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Hosts {
     tags: Vec<u32>,
     bulk_flows: Vec<u16>,
 }
 
-impl Default for Hosts {
-    fn default() -> Hosts {
-        Hosts { tags: vec![0; QUEUES], bulk_flows: vec![0; QUEUES] }
-    }
-}
-
 impl Hosts {
+    /// Makes the places, once.
+    pub fn open(&mut self) {
+        self.tags.resize(QUEUES, 0);
+        self.bulk_flows.resize(QUEUES, 0);
+    }
     /// The place of a host: its own, a free one, or a shared one.
     pub fn place(&mut self, hash: u32) -> u16 {
         let own = ways(hash).find(|&i| self.tags[i] == hash);

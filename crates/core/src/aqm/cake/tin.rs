@@ -83,6 +83,7 @@ impl Delays {
 
 #[derive(Debug)]
 pub struct Tin<P> {
+    /// None before the first packet: see [`Tin::open`].
     pub flows: Vec<Flow<P>>,
     pub mode: FlowMode,
     pub sources: Hosts,
@@ -105,20 +106,8 @@ pub struct Tin<P> {
 
 impl<P: Pkt> Tin<P> {
     pub fn new(share: Share, mode: FlowMode, target: Span, interval: Span, sce: Sce) -> Tin<P> {
-        let flow = || Flow {
-            queue: Queue::new(),
-            cobalt: Cobalt::default(),
-            deficit: 0,
-            tag: 0,
-            source: 0,
-            destination: 0,
-            set: Set::Idle,
-            rotation: None,
-            before: NONE,
-            after: NONE,
-        };
         let mut tin = Tin {
-            flows: std::iter::repeat_with(flow).take(QUEUES).collect(),
+            flows: Vec::new(),
             mode,
             sources: Hosts::default(),
             destinations: Hosts::default(),
@@ -138,6 +127,28 @@ impl<P: Pkt> Tin<P> {
         };
         tin.set_share(share, target, interval);
         tin
+    }
+
+    /// Makes the tables of flows and hosts, once. Of thousands of subscribers with a CAKE each, most use one tin or none.
+    pub fn open(&mut self) {
+        if !self.flows.is_empty() {
+            return;
+        }
+        let flow = || Flow {
+            queue: Queue::new(),
+            cobalt: Cobalt::default(),
+            deficit: 0,
+            tag: 0,
+            source: 0,
+            destination: 0,
+            set: Set::Idle,
+            rotation: None,
+            before: NONE,
+            after: NONE,
+        };
+        self.flows = std::iter::repeat_with(flow).take(QUEUES).collect();
+        self.sources.open();
+        self.destinations.open();
     }
 
     /// Values derived from the tin's rate.
