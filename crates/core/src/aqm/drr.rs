@@ -42,6 +42,20 @@ impl<S> Drr<S> {
         self.flows.push(Flow { state, deficit: self.quantum, listed: false, next: None });
         self.flows.len() - 1
     }
+    /// The state of flow `i`. Adds the flows up to it that are not there yet, so that a queue without packets has none.
+    #[inline]
+    pub fn reach(&mut self, i: usize, new: impl Fn() -> S) -> &mut S {
+        if i >= self.flows.len() {
+            self.add_up_to(i, new);
+        }
+        self.flow_mut(i)
+    }
+    #[cold]
+    fn add_up_to(&mut self, i: usize, new: impl Fn() -> S) {
+        while self.flows.len() <= i {
+            self.add(new());
+        }
+    }
     /// For the turns to come.
     pub fn set_quantum(&mut self, quantum: u32) {
         self.quantum = i64::from(quantum);

@@ -57,6 +57,12 @@ struct Flow<P> {
     codel: Codel,
 }
 
+impl<P: Pkt> Default for Flow<P> {
+    fn default() -> Self {
+        Flow { queue: Queue::new(), codel: Codel::default() }
+    }
+}
+
 /// The queue at work.
 #[derive(Debug)]
 pub struct FqCodel<P> {
@@ -72,9 +78,7 @@ pub struct FqCodel<P> {
 impl<P: Pkt> FqCodel<P> {
     pub fn new(config: FqCodelConfig) -> Self {
         let mut flows = Drr::new(config.quantum);
-        for _ in 0..config.flows {
-            flows.add(Flow { queue: Queue::new(), codel: Codel::default() });
-        }
+        flows.add(Flow::default());
         FqCodel { flows, hash: FlowHash::default(), packets: 0, bytes: 0, memory: 0, config }
     }
 
@@ -118,7 +122,7 @@ impl<P: Pkt + Send> Aqm<P> for FqCodel<P> {
         self.packets += 1;
         self.bytes += u64::from(pkt.frame_len());
         self.memory += u64::from(pkt.truesize());
-        self.flows.flow_mut(i).queue.push(pkt);
+        self.flows.reach(i, Flow::default).queue.push(pkt);
         self.flows.activate(i);
         if self.is_over() {
             self.drop_from_fattest(cx);
