@@ -217,26 +217,33 @@ pub fn set_hosts<P: Pkt>(queue: &mut dyn Aqm<P>, hosts: &Hosts) {
     }
 }
 
-/// All that waits in a queue whose place another one takes (`qdisc_purge_queue`). What it holds back is taken out as if
-/// its time had come; `None`: it has packets and never lets go.
-pub fn purge<P: Pkt>(queue: &mut dyn Aqm<P>, now: Time, rng: &mut Rng) -> Option<Vec<Dropped<P>>> {
-    let (mut unseen, mut lost) = (Vec::new(), Vec::new());
+/// Takes out all that waits in a queue whose place another one takes (`qdisc_purge_queue`), and shows it to `lose`. What
+/// the queue holds back is taken out as if its time had come; false: it has packets and never lets go.
+///
+/// One after the other, because a copy of all packets would be what a run with a deep queue needs the most memory for.
+pub fn purge<P: Pkt>(
+    queue: &mut dyn Aqm<P>,
+    now: Time,
+    rng: &mut Rng,
+    lose: &mut dyn FnMut(Dropped<P>),
+) -> bool {
+    let why = DropReason::Replaced;
+    let mut unseen = Vec::new();
     let mut at = now;
     while queue.backlog().packets > 0 {
         let mut cx = QueueCx::new(at, rng, &mut unseen);
         if let Some(pkt) = queue.dequeue(&mut cx) {
-            lost.push((pkt, cx.current_band()));
+            lose(Dropped { pkt, why, band: cx.current_band() });
         } else if queue.backlog().packets > 0 {
             at = queue.next_timer();
             if at == Time::NEVER {
-                return None;
+                return false;
             }
             queue.on_timer(&mut QueueCx::new(at, rng, &mut unseen));
         }
     }
-    lost.extend(unseen.into_iter().map(|d| (d.pkt, d.band)));
-    let lost = lost.into_iter();
-    Some(lost.map(|(pkt, band)| Dropped { pkt, why: DropReason::Replaced, band }).collect())
+    unseen.into_iter().for_each(|dropped| lose(Dropped { why, ..dropped }));
+    true
 }
 
 /// Drops what is more than a limit that has shrunk; `take` gives the next packet that goes, while there are too many.

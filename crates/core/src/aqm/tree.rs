@@ -647,9 +647,10 @@ impl<P: Pkt + Send + 'static> Classes<P> for Tree<P> {
             let parameters = qdisc.parameters();
             let changed = call(leaf, drops, cx, |aqm, cx| aqm.change(parameters, cx));
             if let Err(waiting) = changed {
-                let Some(lost) = purge(&mut *leaf.aqm, cx.now, cx.rng) else {
+                let mut lost = Vec::new();
+                if !purge(&mut *leaf.aqm, cx.now, cx.rng, &mut |dropped| lost.push(dropped)) {
                     own::fail(format!("class {}: its queue has packets and never lets go", to.id));
-                };
+                }
                 lost.into_iter().for_each(|dropped| cx.drop(dropped.pkt, dropped.why));
                 leaf.aqm = qdisc.build(link);
                 set_hosts(&mut *leaf.aqm, &self.hosts);

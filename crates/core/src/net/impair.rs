@@ -47,10 +47,9 @@ impl Impair {
         self.netem.backlog().packets
     }
 
-    /// All that is inside. Nothing passes here afterwards.
-    pub fn purge(&mut self, now: Time) -> Vec<Packet> {
-        let inside = aqm::purge(&mut self.netem, now, &mut self.rng);
-        inside.into_iter().flatten().map(|inside| inside.pkt).collect()
+    /// Shows all that is inside. Nothing passes here afterwards.
+    pub fn purge(&mut self, now: Time, show: &mut dyn FnMut(&Packet)) {
+        aqm::purge(&mut self.netem, now, &mut self.rng, &mut |inside| show(&inside.pkt));
     }
 
     fn arrive(&mut self, mut pkt: Packet, out: &mut Outbox) {

@@ -157,10 +157,9 @@ impl Link {
     pub fn losses(&self) -> &Losses {
         &self.service.losses
     }
-    /// All that is in the queue; `None`: it has packets and never lets go. Nothing passes here afterwards.
-    pub fn purge(&mut self, now: Time) -> Option<Vec<Packet>> {
-        let inside = aqm::purge(&mut *self.aqm, now, &mut self.service.rng)?;
-        Some(inside.into_iter().map(|inside| inside.pkt).collect())
+    /// Shows all that is in the queue; false: it has packets and never lets go. Nothing passes here afterwards.
+    pub fn purge(&mut self, now: Time, show: &mut dyn FnMut(&Packet)) -> bool {
+        aqm::purge(&mut *self.aqm, now, &mut self.service.rng, &mut |inside| show(&inside.pkt))
     }
 
     /// Packets in the queue.
@@ -276,10 +275,10 @@ impl Link {
         waiting: Vec<Packet>,
         out: &mut Outbox,
     ) {
-        let Some(lost) = aqm::purge(&mut *self.aqm, now, &mut self.service.rng) else {
+        let Service { rng, drops, .. } = &mut self.service;
+        if !aqm::purge(&mut *self.aqm, now, rng, &mut |lost| drops.push(lost)) {
             own::fail(format!("link \"{}\": its queue has packets and never lets go", self.name));
-        };
-        self.service.drops.extend(lost);
+        }
         self.give_up(now, out);
         self.aqm = self.build(qdisc, now);
         self.service.move_out();

@@ -261,10 +261,15 @@ impl<T: Tap> Simulation<T> {
 
     /// The run is over: packets that are still in the network count as waiting.
     pub(super) fn count_waiting(&mut self) {
-        let Some(inside) = self.network.purge(self.now) else { return };
-        self.accounts.iter_mut().for_each(|account| account.waiting = Some(0));
-        for account in inside.iter().filter(|pkt| !pkt.is_of_warmup()).filter_map(Packet::counted) {
-            *self.accounts[account].waiting.get_or_insert_default() += 1;
+        let mut waiting = vec![0; self.accounts.len()];
+        let mut count = |pkt: &Packet| {
+            if let Some(account) = pkt.counted().filter(|_| !pkt.is_of_warmup()) {
+                waiting[account] += 1;
+            }
+        };
+        if self.network.purge(self.now, &mut count) {
+            let accounts = self.accounts.iter_mut().zip(waiting);
+            accounts.for_each(|(account, waiting)| account.waiting = Some(waiting));
         }
     }
 

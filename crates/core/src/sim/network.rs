@@ -103,23 +103,25 @@ impl Network {
             }
         }
     }
-    /// Every packet in queues and impairments; `None` if a queue never releases its packets. No packet passes
+    /// Shows every packet in queues and impairments; false if a queue never releases its packets. No packet passes
     /// here afterwards.
-    pub fn purge(&mut self, now: Time) -> Option<Vec<Packet>> {
-        let mut inside = Vec::new();
+    pub fn purge(&mut self, now: Time, show: &mut dyn FnMut(&Packet)) -> bool {
         for s in &mut self.stations {
-            if let Some(link) = s.node.as_link_mut() {
-                inside.extend(link.purge(now)?);
+            if let Some(link) = s.node.as_link_mut()
+                && !link.purge(now, show)
+            {
+                return false;
             }
             if let Some(impair) = s.node.as_impair_mut() {
-                inside.extend(impair.purge(now));
+                impair.purge(now, show);
             }
             if let Some(port) = s.node.as_port_mut() {
-                inside.extend(port.purge());
+                port.purge().for_each(|pkt| show(&pkt));
             }
         }
-        inside.extend(self.media.iter_mut().flat_map(|shared| shared.served.medium.purge()));
-        Some(inside)
+        let pulled = self.media.iter_mut().flat_map(|shared| shared.served.medium.purge());
+        pulled.for_each(|pkt| show(&pkt));
+        true
     }
     pub fn link(&self, n: usize) -> Option<&Link> {
         self.stations[n].node.as_link()
