@@ -116,6 +116,11 @@ def gauges(run_json: str) -> list[str]:
 def normal(run_json: str) -> str:
     """A description that runs with the same results share. Raises ValueError."""
 
+def memory_parts(run_json: str) -> list[tuple[str, str, float, float]]:
+    """The memory that a run may take, by its parts: what it is for, the name of the link, impairment or flow, bytes,
+    and how many packets, rows or flows these are. Raises ValueError.
+    """
+
 def idle_completion_ms(size_bytes: int, rtt_ns: int, rate_bps: int, burst_bytes: int, mtu_bytes: int = 1500) -> float:
     """How long a TCP transfer takes on an idle path whose slowest link has this rate and burst: the handshake, slow
     start, and the rate.

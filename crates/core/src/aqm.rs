@@ -318,7 +318,55 @@ pub trait Qdisc: Described {
     fn splits(&self) -> bool {
         false
     }
+    /// What it holds at most.
+    fn room(&self, _link: LinkInfo) -> Room {
+        Room::ENDLESS
+    }
     fn build<P: Pkt + Send + 'static>(&self, link: LinkInfo) -> Box<dyn Aqm<P>>;
+}
+
+/// What a queue holds at most by each of its limits, for those who estimate a run's memory.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Room {
+    pub packets: u64,
+    /// Of frames, and of kernel memory.
+    pub bytes: u64,
+    pub memory: u64,
+    /// It may hold packets back so that no more than this leaves, although the link has room.
+    pub rate: Rate,
+    /// Bytes of its tables: of those that it always has, and of those that it has from its first packet on.
+    pub always: u64,
+    pub tables: u64,
+}
+
+impl Room {
+    /// It takes whatever comes.
+    pub const ENDLESS: Room = Room {
+        packets: u64::MAX,
+        bytes: u64::MAX,
+        memory: u64::MAX,
+        rate: Rate::from_bps(u64::MAX),
+        always: 0,
+        tables: 0,
+    };
+
+    pub fn of_packets(packets: impl Into<u64>) -> Room {
+        Room { packets: packets.into(), ..Room::ENDLESS }
+    }
+    pub fn of_bytes(bytes: impl Into<u64>) -> Room {
+        Room { bytes: bytes.into(), ..Room::ENDLESS }
+    }
+    /// For a queue with a shaper of so many bytes per second; 0: that is off.
+    pub fn shaped(self, bytes_per_second: u64) -> Room {
+        let shaped = Rate::from_bps(bytes_per_second.saturating_mul(8));
+        Room { rate: if bytes_per_second > 0 { shaped } else { self.rate }, ..self }
+    }
+    /// Packets of this frame that fit in.
+    pub fn for_frames(self, frame: u32) -> u64 {
+        let least = units::udp_truesize(frame).min(units::tcp_truesize(frame));
+        let (frame, truesize) = (u64::from(frame.max(1)), u64::from(least));
+        self.packets.min(self.bytes / frame).min(self.memory / truesize)
+    }
 }
 
 /// Where a queue is put: some derive parameters from the rate, and timers start at `now`.

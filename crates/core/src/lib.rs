@@ -30,6 +30,7 @@ pub mod distribution;
 pub mod ecn;
 pub mod element;
 pub mod error;
+pub mod footprint;
 pub mod live;
 pub mod math;
 pub mod net;

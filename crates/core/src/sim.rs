@@ -20,6 +20,7 @@ pub use recording::Recording;
 use taps::Taps;
 use watching::Shown;
 use wiring::slot_of;
+pub(crate) use wiring::{LONGEST_WINDOW, PACKETS_PER_WINDOW};
 
 use crate::aqm::DropReason;
 use crate::element::{ArrivalChain, ArrivalList, CHAIN_END, Fates, Flow, Outbox};

@@ -19,6 +19,7 @@ use crate::error::ScenarioError;
 use crate::packet::{FlowId, GroupId};
 use crate::params::Gauge;
 use crate::time::{Span, Time};
+use crate::units::MTU_FRAME;
 
 /// A flow's place in the run.
 #[derive(Copy, Clone, Debug)]
@@ -110,7 +111,66 @@ pub trait Traffic: std::fmt::Debug + Send + Sync {
     fn gauges(&self) -> Vec<Gauge> {
         Vec::new()
     }
+    /// What each of its flows may send, from which the memory of a run is estimated.
+    fn demand(&self) -> Demand {
+        Demand::GREEDY
+    }
     fn build(&self, place: &Place) -> Box<dyn Flow>;
+}
+
+/// What a flow may send at most.
+#[derive(Copy, Clone, Debug)]
+pub struct Demand {
+    /// The Ethernet frames of its largest packets.
+    pub frame: u32,
+    /// Frame bits per second; without, it takes what its path gives.
+    pub rate_bps: Option<f64>,
+    /// Bytes that it has outstanding, and that it sends in all.
+    pub window_bytes: Option<u64>,
+    pub bytes: Option<u64>,
+    /// Packets that come to a link together.
+    pub burst: f64,
+    /// It keeps what it has sent until that is acknowledged.
+    pub is_answered: bool,
+    /// Memory of its two ends, bytes.
+    pub state: f64,
+    /// The transfers that it begins.
+    pub begins: Option<Begins>,
+}
+
+/// Transfers that a flow begins: the mean time between two, their mean payload (infinite: others say how much it sends),
+/// and the memory of one that is over and of one that is under way. All in bytes.
+#[derive(Copy, Clone, Debug)]
+pub struct Begins {
+    pub interval_ns: u64,
+    pub payload: f64,
+    pub finished: f64,
+    pub open: f64,
+}
+
+impl Begins {
+    /// What is kept of each is the same, whether it is over or not.
+    fn alike(interval_ns: u64, payload: f64, kept: f64) -> Option<Begins> {
+        Some(Begins { interval_ns, payload, finished: kept, open: kept })
+    }
+}
+
+impl Demand {
+    /// A TCP connection that takes what it gets; its state is measured.
+    pub const GREEDY: Demand = Demand {
+        frame: MTU_FRAME,
+        rate_bps: None,
+        window_bytes: None,
+        bytes: None,
+        burst: 10.0,
+        is_answered: true,
+        state: 4000.0,
+        begins: None,
+    };
+    /// The frame bits per second of so much payload in packets of this frame.
+    fn framed(payload_bps: u64, frame: u32, headers: u32) -> f64 {
+        payload_bps as f64 * f64::from(frame) / f64::from(frame.saturating_sub(headers).max(1))
+    }
 }
 
 /// Gives what has no effect in the description of a flow one value, so that two flows whose descriptions become the same

@@ -14,6 +14,7 @@ use l4slab_core::aqm::{stab, tree};
 use l4slab_core::cc::media::registry as media;
 use l4slab_core::cc::registry as controllers;
 use l4slab_core::element::PathState;
+use l4slab_core::footprint;
 use l4slab_core::live;
 use l4slab_core::net::access;
 use l4slab_core::params::{self, Changed};
@@ -208,6 +209,15 @@ fn normal(run_json: &str) -> PyResult<String> {
     Run::normal(run_json).map_err(refused)
 }
 
+/// The memory that a run may take, by its parts: what it is for ("queue", "samples", …), the name of the link,
+/// impairment or flow, bytes, and how many packets, rows or flows these are. A ValueError says what is wrong with the run.
+#[pyfunction]
+fn memory_parts(run_json: &str) -> PyResult<Vec<(&'static str, String, f64, f64)>> {
+    let run = Run::from_json(run_json).map_err(refused)?;
+    let terms = footprint::terms(&run).map_err(refused)?;
+    Ok(terms.into_iter().map(|t| (t.part.name(), t.name, t.bytes, t.count)).collect())
+}
+
 /// All queue disciplines: name, summary, parameters, gauges, and what Linux has of them.
 #[pyfunction]
 fn qdiscs_listing(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
@@ -391,6 +401,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<Live>()?;
     m.add_function(wrap_pyfunction!(gauges, m)?)?;
     m.add_function(wrap_pyfunction!(normal, m)?)?;
+    m.add_function(wrap_pyfunction!(memory_parts, m)?)?;
     m.add_function(wrap_pyfunction!(idle_completion_ms, m)?)?;
     m.add_function(wrap_pyfunction!(frame_experience, m)?)?;
     m.add("qdiscs", wrap_pyfunction!(qdiscs_listing, m)?)?;

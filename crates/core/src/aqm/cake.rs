@@ -42,7 +42,7 @@ use super::hosts::Hosts;
 use super::shaper::{Pace, Shaper};
 use super::{
     Aqm, Backlog, DropReason, Gauges, LinkInfo, Marking, Pkt, Qdisc, QueueCx, ReadsHosts,
-    ReadsSacks, Separation,
+    ReadsSacks, Room, Separation,
 };
 use crate::packet::SackSlot;
 use crate::sack::Blocks;
@@ -421,6 +421,10 @@ impl Qdisc for CakeConfig {
 
     fn splits(&self) -> bool {
         self.split_gso
+    }
+    fn room(&self, _link: LinkInfo) -> Room {
+        Room { memory: self.memory_limit(), tables: tin::TABLES, ..Room::ENDLESS }
+            .shaped(self.line.rate)
     }
     fn build<P: Pkt + Send + 'static>(&self, _link: LinkInfo) -> Box<dyn Aqm<P>> {
         Box::new(Cake::new(self.clone()))

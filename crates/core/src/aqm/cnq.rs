@@ -19,7 +19,9 @@ use super::cobalt_sce::{self, Cobalt, CobaltConfig, CobaltParams, Weight};
 use super::line::Line;
 use super::queue::Queue;
 use super::shaper::{Pace, Shaper};
-use super::{Aqm, Backlog, DropReason, Gauges, LinkInfo, Marking, Pkt, Qdisc, QueueCx, Separation};
+use super::{
+    Aqm, Backlog, DropReason, Gauges, LinkInfo, Marking, Pkt, Qdisc, QueueCx, Room, Separation,
+};
 use crate::params::kinds::{nested, params};
 use crate::params::{Described, Gauge, Given, Refused, gauge};
 use crate::time::Time;
@@ -57,6 +59,10 @@ pub struct Cnq<P> {
     flows: u64,
     dummies: u64,
 }
+
+/// Bytes of the tables of a [`Cnq`], and of a [`PerFlow`].
+pub const SLOTS: u64 = (FLOWS * size_of::<u32>()) as u64;
+pub const STATES: u64 = (FLOWS * size_of::<Cobalt>()) as u64;
 
 impl<P: Pkt> Cnq<P> {
     pub fn new() -> Cnq<P> {
@@ -322,7 +328,7 @@ impl<P: Pkt + Send> Aqm<P> for CnqQdisc<P> {
 }
 
 macro_rules! cnq {
-    ($config:ident, $name:literal, $summary:literal, $separation:expr, $law:expr) => {
+    ($config:ident, $name:literal, $summary:literal, $separation:expr, $law:expr, $states:expr) => {
         params! {
             pub struct $config {
                 cobalt: CobaltConfig = CobaltConfig::default(), nested();
@@ -355,6 +361,9 @@ macro_rules! cnq {
             const SEPARATION: Separation = $separation;
             const MARKING: Marking = Marking::Always;
 
+            fn room(&self, _link: LinkInfo) -> Room {
+                Room { always: SLOTS + $states, ..Room::ENDLESS }.shaped(self.cobalt.line.rate)
+            }
             fn build<P: Pkt + Send + 'static>(&self, _link: LinkInfo) -> Box<dyn Aqm<P>> {
                 Box::new(CnqQdisc::new(&self.cobalt, $law))
             }
@@ -367,12 +376,14 @@ cnq!(
     "cnq_cobalt",
     "sparse and bulk queue with a shaper; COBALT and SCE marks on the bulk queue",
     Separation::Single,
-    Law::Shared(Cobalt::default())
+    Law::Shared(Cobalt::default()),
+    0
 );
 cnq!(
     CnqCodelAf,
     "cnq_codel_af",
     "sparse and bulk queue with a shaper; COBALT and SCE marks by flow, approximately fair",
     Separation::Approximate,
-    Law::PerFlow(PerFlow::new())
+    Law::PerFlow(PerFlow::new()),
+    STATES
 );

@@ -24,7 +24,7 @@ use super::inverse_sqrt::newton_step;
 use super::queue::Queue;
 use super::{
     Aqm, Backlog, DropReason, Gauges, LinkInfo, MarkReason, Marking, Overflow, Pkt, Qdisc, QueueCx,
-    Separation, drop_excess,
+    Room, Separation, drop_excess,
 };
 use crate::params::kinds::{MICROSECOND, nested, number, params, time, unsaid, words};
 use crate::params::{Described, Gauge, gauge};
@@ -286,6 +286,9 @@ impl Qdisc for CodelConfig {
     const DROPS_WAITING: bool = true;
     const LIMITS_PACKETS: bool = true;
 
+    fn room(&self, _link: LinkInfo) -> Room {
+        Room::of_packets(self.limit)
+    }
     fn build<P: Pkt + Send + 'static>(&self, _link: LinkInfo) -> Box<dyn Aqm<P>> {
         let codel = Codel::default();
         Box::new(CodelQueue { queue: Queue::new(), codel, config: self.clone() })

@@ -23,8 +23,11 @@ use std::any::Any;
 
 use super::scheduler::{
     BANDS, C, Coupled, Kind, P_C, P_L, P_L_COUPLED, P_L_NATIVE, Queues, SchedulerConfig, age,
+    bytes_of,
 };
-use super::{Aqm, Backlog, Gauges, LinkInfo, MarkReason, Marking, Pkt, Qdisc, QueueCx, Separation};
+use super::{
+    Aqm, Backlog, Gauges, LinkInfo, MarkReason, Marking, Pkt, Qdisc, QueueCx, Room, Separation,
+};
 use crate::params::kinds::{
     Spec, any_time, nested, number, params, signed, some_time, value, words,
 };
@@ -207,6 +210,9 @@ impl Qdisc for CurvyRed {
     const SEPARATION: Separation = Separation::Dual;
     const MARKING: Marking = Marking::Always;
 
+    fn room(&self, link: LinkInfo) -> Room {
+        Room::of_bytes(bytes_of(self.limit, link.rate))
+    }
     fn build<P: Pkt + Send + 'static>(&self, link: LinkInfo) -> Box<dyn Aqm<P>> {
         let mut coupled = Coupled::new(&self.scheduler, self.limit, link.rate);
         coupled.any_ect = self.any_ect;

@@ -30,8 +30,9 @@ use super::queue_protection::{QueueProtection, Thresholds};
 use super::scheduler::{BANDS, C, L, P_C, P_L_COUPLED, P_PRIME, Queues, Wrr};
 use super::{
     Aqm, Backlog, Divided, DropReason, Gauges, LinkInfo, MarkReason, Marking, Pkt, Qdisc, QueueCx,
-    Separation,
+    Room, Separation,
 };
+use crate::packet::Packet;
 use crate::params::kinds::{
     MICROSECOND, Spec, choice, count, nested, params, some_time, time, value, words,
 };
@@ -425,6 +426,13 @@ impl Qdisc for DocsisConfig {
     const SEPARATION: Separation = Separation::Dual;
     const MARKING: Marking = Marking::Always;
 
+    fn room(&self, link: LinkInfo) -> Room {
+        let docsis = Docsis::<Packet>::new(self.clone(), link);
+        Room {
+            rate: docsis.amsr,
+            ..Room::of_bytes(docsis.classic_buffer.saturating_add(docsis.ll_buffer))
+        }
+    }
     fn build<P: Pkt + Send + 'static>(&self, link: LinkInfo) -> Box<dyn Aqm<P>> {
         Box::new(Docsis::new(self.clone(), link))
     }

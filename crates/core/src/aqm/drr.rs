@@ -24,6 +24,11 @@ struct Flow<S> {
     next: Option<u32>,
 }
 
+/// Bytes of so many flows.
+pub const fn bytes<S>(flows: u32) -> u64 {
+    flows as u64 * size_of::<Flow<S>>() as u64
+}
+
 #[derive(Debug, Default)]
 struct List {
     first: Option<u32>,

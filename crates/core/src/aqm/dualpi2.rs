@@ -24,7 +24,7 @@ use std::collections::VecDeque;
 use super::queue::Queue;
 use super::scheduler::{BANDS, C, L, P_C, P_L_COUPLED, P_PRIME, Queues, Wrr};
 use super::{
-    Aqm, Backlog, DropReason, Gauges, LinkInfo, MarkReason, Marking, Pkt, Qdisc, QueueCx,
+    Aqm, Backlog, DropReason, Gauges, LinkInfo, MarkReason, Marking, Pkt, Qdisc, QueueCx, Room,
     Separation, drop_excess,
 };
 use crate::params::kinds::{
@@ -443,6 +443,9 @@ impl Qdisc for DualPi2Config {
 
     fn splits(&self) -> bool {
         self.split_gso
+    }
+    fn room(&self, _link: LinkInfo) -> Room {
+        Room { packets: self.limit.into(), memory: self.memlimit.into(), ..Room::ENDLESS }
     }
     fn build<P: Pkt + Send + 'static>(&self, link: LinkInfo) -> Box<dyn Aqm<P>> {
         Box::new(DualPi2::new(self.clone(), link.now))

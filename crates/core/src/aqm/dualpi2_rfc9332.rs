@@ -20,8 +20,11 @@ use std::any::Any;
 
 use super::scheduler::{
     BANDS, C, Coupled, L, P_C, P_L, P_L_COUPLED, P_L_NATIVE, P_PRIME, Queues, SchedulerConfig, age,
+    bytes_of,
 };
-use super::{Aqm, Backlog, Gauges, LinkInfo, MarkReason, Marking, Pkt, Qdisc, QueueCx, Separation};
+use super::{
+    Aqm, Backlog, Gauges, LinkInfo, MarkReason, Marking, Pkt, Qdisc, QueueCx, Room, Separation,
+};
 use crate::params::kinds::{Spec, any_time, count, nested, number, params, real, some_time, words};
 use crate::params::{Described, Gauge, Given, Refused};
 use crate::rng::Rng;
@@ -238,6 +241,9 @@ impl Qdisc for DualPi2Rfc9332 {
     const SEPARATION: Separation = Separation::Dual;
     const MARKING: Marking = Marking::Always;
 
+    fn room(&self, link: LinkInfo) -> Room {
+        Room::of_bytes(bytes_of(self.limit, link.rate))
+    }
     fn build<P: Pkt + Send + 'static>(&self, link: LinkInfo) -> Box<dyn Aqm<P>> {
         Box::new(DualQ {
             coupled: Coupled::new(&self.scheduler, self.limit, link.rate),

@@ -5,7 +5,7 @@ use std::any::Any;
 
 use super::queue::Queue;
 use super::{
-    Aqm, Backlog, DropReason, LinkInfo, Marking, Overflow, Pkt, Qdisc, QueueCx, Separation,
+    Aqm, Backlog, DropReason, LinkInfo, Marking, Overflow, Pkt, Qdisc, QueueCx, Room, Separation,
 };
 use crate::params::Described;
 use crate::params::kinds::{Spec, params, size};
@@ -113,6 +113,12 @@ macro_rules! fifo {
             const DROPS_WAITING: bool = $drops_waiting;
             const LIMITS_PACKETS: bool = $limits_packets;
 
+            fn room(&self, _link: LinkInfo) -> Room {
+                match self.limit() {
+                    Limit::Packets(limit) | Limit::HeadDrop(limit) => Room::of_packets(limit),
+                    Limit::Bytes(limit) => Room::of_bytes(limit),
+                }
+            }
             fn build<P: Pkt + Send + 'static>(&self, _link: LinkInfo) -> Box<dyn Aqm<P>> {
                 Box::new(Fifo { queue: Queue::new(), limit: self.limit() })
             }

@@ -26,7 +26,7 @@ use super::drr::Drr;
 use super::flow_hash::FlowHash;
 use super::queue::Queue;
 use super::{
-    Aqm, Backlog, DropReason, Gauges, LinkInfo, MarkReason, Marking, Pkt, Qdisc, QueueCx,
+    Aqm, Backlog, DropReason, Gauges, LinkInfo, MarkReason, Marking, Pkt, Qdisc, QueueCx, Room,
     Separation, drop_excess,
 };
 use crate::params::kinds::{Spec, any_time, number, params, rate, rate_if, value, words};
@@ -385,6 +385,11 @@ impl Qdisc for FqConfig {
         &[("orphan_mask 0", Separation::Single)];
     const MARKING: Marking = Marking::With(&["ce_threshold"]);
 
+    fn room(&self, _link: LinkInfo) -> Room {
+        let held_back = self.maxrate.is_some() && self.pacing;
+        let rate = if held_back { Rate::from_bps(0) } else { Room::ENDLESS.rate };
+        Room { rate, ..Room::of_packets(self.limit) }
+    }
     fn build<P: Pkt + Send + 'static>(&self, _link: LinkInfo) -> Box<dyn Aqm<P>> {
         Box::new(Fq::new(self.clone()))
     }

@@ -12,13 +12,14 @@
 use std::any::Any;
 
 use super::codel::{self, Codel, CodelParams, Selector};
-use super::drr::Drr;
+use super::drr::{self, Drr};
 use super::flow_hash::FlowHash;
 use super::queue::Queue;
 use super::{
-    Aqm, Backlog, DropReason, Gauges, LinkInfo, Marking, Overflow, Pkt, Qdisc, QueueCx, Separation,
-    drop_excess,
+    Aqm, Backlog, DropReason, Gauges, LinkInfo, Marking, Overflow, Pkt, Qdisc, QueueCx, Room,
+    Separation, drop_excess,
 };
+use crate::packet::Packet;
 use crate::params::kinds::{Spec, nested, number, params, size, value};
 use crate::params::{Described, Gauge, Given, Refused, gauge};
 use crate::tc;
@@ -205,6 +206,14 @@ impl Qdisc for FqCodelConfig {
     const DROPS_WAITING: bool = true;
     const LIMITS_PACKETS: bool = true;
 
+    fn room(&self, _link: LinkInfo) -> Room {
+        Room {
+            packets: self.limit.into(),
+            memory: self.memory_limit.into(),
+            tables: drr::bytes::<Flow<Packet>>(self.flows),
+            ..Room::ENDLESS
+        }
+    }
     fn build<P: Pkt + Send + 'static>(&self, _link: LinkInfo) -> Box<dyn Aqm<P>> {
         Box::new(FqCodel::new(self.clone()))
     }

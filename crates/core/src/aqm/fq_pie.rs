@@ -9,14 +9,15 @@
 
 use std::any::Any;
 
-use super::drr::Drr;
+use super::drr::{self, Drr};
 use super::flow_hash::FlowHash;
 use super::pie::{self, Law, MAX_PROB, PieParams};
 use super::queue::Queue;
 use super::{
-    Aqm, Backlog, DropReason, Gauges, LinkInfo, Marking, Overflow, Pkt, Qdisc, QueueCx, Separation,
-    drop_excess, jiffies,
+    Aqm, Backlog, DropReason, Gauges, LinkInfo, Marking, Overflow, Pkt, Qdisc, QueueCx, Room,
+    Separation, drop_excess, jiffies,
 };
+use crate::packet::Packet;
 use crate::params::kinds::{nested, number, params, size};
 use crate::params::{Described, Gauge, gauge};
 use crate::time::Time;
@@ -180,6 +181,9 @@ impl Qdisc for FqPieConfig {
     const OVERFLOW: Overflow = Overflow::Counter("overlimit");
     const LIMITS_PACKETS: bool = true;
 
+    fn room(&self, _link: LinkInfo) -> Room {
+        Room { always: drr::bytes::<Flow<Packet>>(self.flows), ..Room::of_packets(self.limit) }
+    }
     fn build<P: Pkt + Send + 'static>(&self, link: LinkInfo) -> Box<dyn Aqm<P>> {
         Box::new(FqPie::new(self.clone(), link.now))
     }

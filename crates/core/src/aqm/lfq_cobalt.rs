@@ -15,12 +15,14 @@
 use std::any::Any;
 use std::collections::BTreeSet;
 
-use super::cnq::{FLOWS, PerFlow, flow_of};
+use super::cnq::{FLOWS, PerFlow, STATES, flow_of};
 use super::cobalt_sce::{self, CobaltConfig, CobaltParams, Weight};
 use super::line::Line;
 use super::shaper::{Pace, Shaper};
 use super::twin_codel_af::{DIVISOR, DSCP};
-use super::{Aqm, Backlog, DropReason, Gauges, LinkInfo, Marking, Pkt, Qdisc, QueueCx, Separation};
+use super::{
+    Aqm, Backlog, DropReason, Gauges, LinkInfo, Marking, Pkt, Qdisc, QueueCx, Room, Separation,
+};
 use crate::params::kinds::{nested, params, size};
 use crate::params::{Described, Gauge, Given, Refused};
 use crate::time::Time;
@@ -410,6 +412,13 @@ impl Qdisc for LfqCobaltConfig {
     const SEPARATION: Separation = Separation::PerFlow;
     const MARKING: Marking = Marking::Always;
 
+    fn room(&self, _link: LinkInfo) -> Room {
+        Room {
+            always: (FLOWS * size_of::<(Flow, u16)>()) as u64 + STATES,
+            ..Room::of_bytes(self.memory() / 2)
+        }
+        .shaped(self.cobalt.line.rate)
+    }
     fn build<P: Pkt + Send + 'static>(&self, _link: LinkInfo) -> Box<dyn Aqm<P>> {
         Box::new(LfqCobalt::new(self))
     }

@@ -27,10 +27,11 @@ use config::{RateModel, SlotLength};
 use random::{Correlated, Dice, Lfsr113, LossChain, Source};
 
 use super::{
-    Aqm, Backlog, DropReason, LinkInfo, MarkReason, Marking, Pkt, Qdisc, QueueCx, Separation,
+    Aqm, Backlog, DropReason, LinkInfo, MarkReason, Marking, Pkt, Qdisc, QueueCx, Room, Separation,
 };
 use crate::rng::Rng;
 use crate::time::{Span, Time};
+use crate::units::Rate;
 
 /// A packet and when it may leave. The smallest is the next one; of the same time, the first to come.
 #[derive(Debug)]
@@ -325,6 +326,9 @@ impl Qdisc for NetemConfig {
     const SEPARATION: Separation = Separation::Shaper;
     const MARKING: Marking = Marking::With(&["ecn"]);
 
+    fn room(&self, _link: LinkInfo) -> Room {
+        Room { rate: Rate::from_bps(0), ..Room::of_packets(self.limit) }
+    }
     fn build<P: Pkt + Send + 'static>(&self, link: LinkInfo) -> Box<dyn Aqm<P>> {
         Box::new(Netem::new(self.clone(), link.now))
     }

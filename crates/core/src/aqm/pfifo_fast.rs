@@ -9,7 +9,7 @@ use std::any::Any;
 use super::priorities::{PRIOMAP, priority};
 use super::queue::Queue;
 use super::{
-    Aqm, Backlog, DropReason, LinkInfo, Marking, Overflow, Pkt, Qdisc, QueueCx, Separation,
+    Aqm, Backlog, DropReason, LinkInfo, Marking, Overflow, Pkt, Qdisc, QueueCx, Room, Separation,
 };
 use crate::params::Described;
 use crate::params::kinds::params;
@@ -88,6 +88,9 @@ impl Qdisc for PfifoFastConfig {
     const MARKING: Marking = Marking::Never;
     const OVERFLOW: Overflow = Overflow::All;
 
+    fn room(&self, _link: LinkInfo) -> Room {
+        Room::of_packets(3 * PLACES as u64)
+    }
     fn build<P: Pkt + Send + 'static>(&self, _link: LinkInfo) -> Box<dyn Aqm<P>> {
         Box::new(PfifoFast { rings: [Ring::new(), Ring::new(), Ring::new()] })
     }

@@ -24,7 +24,7 @@ use std::any::Any;
 use super::pie::{DepartureRate, from_ticks, to_ticks};
 use super::scheduler::{BANDS, C, L, P_C, P_L_COUPLED, P_PRIME, Queues, Scheduler, age};
 use super::{
-    Aqm, Backlog, DropReason, Gauges, LinkInfo, MarkReason, Marking, Pkt, Qdisc, QueueCx,
+    Aqm, Backlog, DropReason, Gauges, LinkInfo, MarkReason, Marking, Pkt, Qdisc, QueueCx, Room,
     Separation, in_order, jiffies,
 };
 use crate::ecn::Ecn;
@@ -270,6 +270,9 @@ impl Qdisc for Pi2Config {
     ];
     const MARKING: Marking = Marking::With(&["ecn", "dualq", "dualq_ect1"]);
 
+    fn room(&self, _link: LinkInfo) -> Room {
+        Room::of_packets(self.limit)
+    }
     fn build<P: Pkt + Send + 'static>(&self, link: LinkInfo) -> Box<dyn Aqm<P>> {
         Box::new(Pi2 {
             queues: Queues::default(),

@@ -29,7 +29,7 @@ use std::any::Any;
 use super::queue::Queue;
 use super::{
     Aqm, Backlog, DropReason, Gauges, LinkInfo, MarkReason, Marking, Overflow, Pkt, Qdisc, QueueCx,
-    Separation, drop_excess, jiffies,
+    Room, Separation, drop_excess, jiffies,
 };
 use crate::params::kinds::{nested, number, params, some_time, words};
 use crate::params::{Described, Gauge, gauge};
@@ -385,6 +385,9 @@ impl Qdisc for PieConfig {
     const OVERFLOW: Overflow = Overflow::Counter("overlimit");
     const LIMITS_PACKETS: bool = true;
 
+    fn room(&self, _link: LinkInfo) -> Room {
+        Room::of_packets(self.limit)
+    }
     fn build<P: Pkt + Send + 'static>(&self, link: LinkInfo) -> Box<dyn Aqm<P>> {
         Box::new(Pie {
             queue: Queue::new(),

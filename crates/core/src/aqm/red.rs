@@ -19,7 +19,7 @@
 
 use super::queue::Queue;
 use super::{
-    Aqm, Backlog, DropReason, Gauges, LinkInfo, MarkReason, Marking, Pkt, Qdisc, QueueCx,
+    Aqm, Backlog, DropReason, Gauges, LinkInfo, MarkReason, Marking, Pkt, Qdisc, QueueCx, Room,
     Separation,
 };
 use crate::math;
@@ -367,6 +367,9 @@ impl Qdisc for RedConfig {
     const SEPARATION: Separation = Separation::Single;
     const MARKING: Marking = Marking::With(&["ecn"]);
 
+    fn room(&self, _link: LinkInfo) -> Room {
+        Room::of_bytes(self.limit)
+    }
     fn build<P: Pkt + Send + 'static>(&self, link: LinkInfo) -> Box<dyn Aqm<P>> {
         let table = RedTable::new(self).expect("a RED that parse refuses: see RedTable::new");
         Box::new(Red::new(self.clone(), table, link.now))

@@ -5,8 +5,8 @@ use std::any::Any;
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::{
-    Aqm, LinkInfo, Marking, Overflow, Pkt, Qdisc, Separation, cake, cnq, codel, curvy_red, deltic,
-    docsis, dualpi2, dualpi2_rfc9332, fifo, fq, fq_codel, fq_pie, lfq_cobalt, netem, own,
+    Aqm, LinkInfo, Marking, Overflow, Pkt, Qdisc, Room, Separation, cake, cnq, codel, curvy_red,
+    deltic, docsis, dualpi2, dualpi2_rfc9332, fifo, fq, fq_codel, fq_pie, lfq_cobalt, netem, own,
     pfifo_fast, pi2, pie, red, sfq, tbf, twin_codel_af,
 };
 use crate::params::{self, Changed, Described, Gauge, Info, Refused};
@@ -200,6 +200,13 @@ macro_rules! qdiscs {
                 match self {
                     $(QdiscConfig::$variant(config) => config.build(link),)*
                     QdiscConfig::Own(own) => own.build(link),
+                }
+            }
+
+            pub fn room(&self, link: LinkInfo) -> Room {
+                match self {
+                    $(QdiscConfig::$variant(config) => config.room(link),)*
+                    QdiscConfig::Own(_) => Room::ENDLESS,
                 }
             }
 

@@ -198,6 +198,11 @@ pub fn age<P: Pkt>(queue: &Queue<P>, now: Time) -> Span {
     queue.front().map_or(Span::ZERO, |pkt| now.since(pkt.enqueued_at()))
 }
 
+/// A limit that is given as time at the link's rate; there is room for one packet at least.
+pub fn bytes_of(limit: Span, rate: Rate) -> u64 {
+    rate.bytes_in(limit).max(u64::from(MTU_FRAME))
+}
+
 /// The queues with a scheduler and a common limit, for a law that decides as packets leave.
 #[derive(Debug)]
 pub struct Coupled<P> {
@@ -212,18 +217,14 @@ pub struct Coupled<P> {
 }
 
 impl<P: Pkt> Coupled<P> {
-    /// The limit is given as time at the link's rate; there is room for one packet at least.
     pub fn new(scheduler: &SchedulerConfig, limit: Span, rate: Rate) -> Self {
-        let limit = Self::bytes_of(limit, rate);
+        let limit = bytes_of(limit, rate);
         let (queues, scheduler) = (Queues::default(), scheduler.build());
         Coupled { queues, scheduler, rate, limit, any_ect: false }
     }
-    fn bytes_of(limit: Span, rate: Rate) -> u64 {
-        rate.bytes_in(limit).max(u64::from(MTU_FRAME))
-    }
     /// Packets beyond a smaller limit stay. A scheduler that changes forgets the past.
     pub fn change(&mut self, before: &SchedulerConfig, to: &SchedulerConfig, limit: Span) {
-        self.limit = Self::bytes_of(limit, self.rate);
+        self.limit = bytes_of(limit, self.rate);
         if before != to {
             self.scheduler = to.build();
         }

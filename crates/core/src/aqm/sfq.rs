@@ -12,9 +12,10 @@ use super::flow_hash::FlowHash;
 use super::queue::Queue;
 use super::red::{Average, RedConfig, RedTable, Thresholds, Verdict};
 use super::{
-    Aqm, Backlog, DropReason, LinkInfo, MarkReason, Marking, Pkt, Qdisc, QueueCx, Separation,
+    Aqm, Backlog, DropReason, LinkInfo, MarkReason, Marking, Pkt, Qdisc, QueueCx, Room, Separation,
     jiffies,
 };
+use crate::packet::Packet;
 use crate::params::kinds::{Spec, number, params, real, size, value, words};
 use crate::params::{Described, Given, Refused};
 use crate::tc;
@@ -476,6 +477,11 @@ impl Qdisc for SfqConfig {
     const DROPS_WAITING: bool = true;
     const LIMITS_PACKETS: bool = true;
 
+    fn room(&self, _link: LinkInfo) -> Room {
+        let of_flow = size_of::<(Flow<Packet>, [u32; 2])>();
+        let always = self.flows as usize * of_flow + self.divisor as usize * size_of::<u32>();
+        Room { always: always as u64, ..Room::of_packets(self.limit) }
+    }
     fn build<P: Pkt + Send + 'static>(&self, link: LinkInfo) -> Box<dyn Aqm<P>> {
         Box::new(Sfq::new(self.clone(), link.now))
     }

@@ -9,7 +9,7 @@ use std::any::Any;
 
 use super::queue::Queue;
 use super::{
-    Aqm, Backlog, DropReason, LinkInfo, Marking, Overflow, Pkt, Qdisc, QueueCx, Separation,
+    Aqm, Backlog, DropReason, LinkInfo, Marking, Overflow, Pkt, Qdisc, QueueCx, Room, Separation,
 };
 use crate::params::kinds::{Spec, count, params, rate_if, size, some_time, value};
 use crate::params::{Described, Given, Refused};
@@ -289,6 +289,9 @@ impl Qdisc for TbfConfig {
     /// Linux does so only with packets that do not fit into a bucket.
     fn splits(&self) -> bool {
         self.peak().map_or(self.burst, |peak| self.burst.min(peak.mtu)) < LARGEST_PACKET
+    }
+    fn room(&self, _link: LinkInfo) -> Room {
+        Room { rate: self.rate, ..Room::of_bytes(self.limit) }
     }
     fn build<P: Pkt + Send + 'static>(&self, link: LinkInfo) -> Box<dyn Aqm<P>> {
         Box::new(Tbf::new(self.clone(), link.now))

@@ -10,11 +10,13 @@
 
 use std::any::Any;
 
-use super::cnq::{Cnq, PerFlow, flow_of};
+use super::cnq::{self, Cnq, PerFlow, flow_of};
 use super::cobalt_sce::{self, CobaltConfig, CobaltParams, Weight};
 use super::line::Line;
 use super::shaper::{Pace, Shaper};
-use super::{Aqm, Backlog, DropReason, Gauges, LinkInfo, Marking, Pkt, Qdisc, QueueCx, Separation};
+use super::{
+    Aqm, Backlog, DropReason, Gauges, LinkInfo, Marking, Pkt, Qdisc, QueueCx, Room, Separation,
+};
 use crate::params::kinds::{nested, params};
 use crate::params::{Described, Gauge, Given, Refused, gauge};
 use crate::time::Time;
@@ -199,6 +201,9 @@ impl Qdisc for TwinCodelAfConfig {
     const SEPARATION: Separation = Separation::Approximate;
     const MARKING: Marking = Marking::Always;
 
+    fn room(&self, _link: LinkInfo) -> Room {
+        Room { always: 2 * cnq::SLOTS + cnq::STATES, ..Room::ENDLESS }.shaped(self.cobalt.line.rate)
+    }
     fn build<P: Pkt + Send + 'static>(&self, _link: LinkInfo) -> Box<dyn Aqm<P>> {
         Box::new(TwinCodelAf::new(&self.cobalt))
     }

@@ -35,9 +35,9 @@ use crate::units::{MTU_FRAME, Rate};
 
 /// A window is at most as long as this many full packets of all links take, whatever the delays, because
 /// its packets are kept in memory.
-const PACKETS_PER_WINDOW: u64 = 65536;
+pub(crate) const PACKETS_PER_WINDOW: u64 = 65536;
 /// A window is also at most this long: an inbox stores times in a window, and places in it, in a few bits.
-const LONGEST_WINDOW: Span = Span::from_millis(100);
+pub(crate) const LONGEST_WINDOW: Span = Span::from_millis(100);
 /// Flows that are there from the start are numbered from 0, and their connections by that plus multiples of
 /// how many there are. Those that come later have this bit, and multiples of this number.
 const LATER: u32 = 1 << 31;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::Deserialize;
 
-use super::{Place, Traffic, WireKind};
+use super::{Demand, Place, Traffic, WireKind};
 use crate::ecn::Ecn;
 use crate::element::{self, ArrivalChain, ArrivalList, End, Flow, Outbox};
 use crate::error::ScenarioError;
@@ -60,6 +60,16 @@ impl Traffic for Spec {
     }
     fn has_rate(&self) -> bool {
         true
+    }
+    fn demand(&self) -> Demand {
+        Demand {
+            frame: self.packet_bytes,
+            rate_bps: Some(self.rate_bps as f64),
+            burst: f64::from(self.batch),
+            is_answered: false,
+            state: 500.0,
+            ..Demand::GREEDY
+        }
     }
     fn build(&self, place: &Place) -> Box<dyn Flow> {
         let mut packet =

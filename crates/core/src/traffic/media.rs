@@ -18,7 +18,7 @@ use repair::{IS_ASKING, IS_PARITY, Repairs};
 use serde::Deserialize;
 
 use super::cbr::Copies;
-use super::{Place, Traffic, WireKind};
+use super::{Begins, Demand, Place, Traffic, WireKind};
 use crate::cc::media::registry::{self, MediaConfig};
 use crate::cc::media::{
     Cluster, EncoderModel, FrameState, MediaController, Rates, Repair, Reports,
@@ -174,6 +174,22 @@ impl Traffic for Spec {
     }
     fn gauges(&self) -> Vec<Gauge> {
         [GAUGES.to_vec(), self.config.gauges()].concat()
+    }
+    fn demand(&self) -> Demand {
+        let keys = &self.keys;
+        let payload = keys.rate_bps + keys.audio_bps.unwrap_or(0);
+        // Frames vary, and repairs come on top.
+        let rate = 1.5 * Demand::framed(payload, keys.packet_bytes, OVERHEAD);
+        let packets_per_s = rate / 8.0 / f64::from(keys.packet_bytes);
+        let burst = 1.0 + packets_per_s * keys.interval_ns as f64 * 1e-9;
+        Demand {
+            frame: keys.packet_bytes,
+            rate_bps: Some(rate),
+            burst,
+            state: 40e3,
+            begins: Begins::alike(keys.interval_ns, f64::INFINITY, 700.0 + 15.0 * burst),
+            ..Demand::GREEDY
+        }
     }
     fn build(&self, place: &Place) -> Box<dyn Flow> {
         let keys = &self.keys;

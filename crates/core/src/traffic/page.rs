@@ -12,7 +12,7 @@ use serde::Deserialize;
 use super::connections::{self, Ends, Request, Source, patience};
 use super::poisson::Poisson;
 use super::tcp::Hosts;
-use super::{Place, Traffic};
+use super::{Begins, Demand, Place, Traffic};
 use crate::element::{ArrivalChain, ArrivalList, End, Flow, Outbox, PathState, catch_up};
 use crate::error::ScenarioError;
 use crate::math;
@@ -33,6 +33,8 @@ const THINK: Span = Span::from_millis(50);
 const FIRST_WAVE: [(u32, f64); 3] = [(8, 10e3), (24, 25e3), (4, 33e3)];
 /// Number, mean size, and deviation of the logarithm of the size, of what the second one has.
 const SECOND_WAVE: [(u32, f64, f64); 2] = [(18, 58e3, 1.3), (16, 47e3, 1.5)];
+/// All of them together, about, for what a page may need of memory.
+const PAGE: f64 = 2.6e6;
 /// What of the first wave has to be there before the second one, a part in four.
 const SEEN_QUARTERS: usize = 3;
 /// Certificates, bytes.
@@ -71,6 +73,12 @@ impl Traffic for Spec {
     }
     fn is_spread(&self) -> bool {
         true
+    }
+    fn demand(&self) -> Demand {
+        Demand {
+            begins: Begins::alike(self.interval_ns, PAGE * self.scale, 85e3),
+            ..self.hosts.demand(None)
+        }
     }
     fn build(&self, place: &Place) -> Box<dyn Flow> {
         let stream =

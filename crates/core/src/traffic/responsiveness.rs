@@ -18,7 +18,7 @@ use serde::Deserialize;
 
 use super::connections::{self, Ends, Request, Source};
 use super::tcp::Hosts;
-use super::{Place, Traffic};
+use super::{Begins, Demand, Place, Traffic};
 use crate::ecn::Ecn;
 use crate::element::{ArrivalChain, ArrivalList, End, Flow, Outbox, PathState, catch_up};
 use crate::error::ScenarioError;
@@ -76,6 +76,11 @@ impl Traffic for Spec {
     }
     fn is_spread(&self) -> bool {
         true
+    }
+    fn demand(&self) -> Demand {
+        let begins = Begins::alike(self.probe_interval_ns, f64::INFINITY, 300.0);
+        let state = f64::from(self.connections) * 16e3;
+        Demand { begins, state, ..self.hosts.demand(None) }
     }
     fn build(&self, place: &Place) -> Box<dyn Flow> {
         let rng = |what: &str| {

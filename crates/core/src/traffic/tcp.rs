@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use self::offloading::{Offload, Offloading};
 use self::writer::{Writer, Writes};
-use super::{Place, Traffic, WireKind};
+use super::{Demand, Place, Traffic, WireKind};
 use crate::cc::registry::{self as controllers, ControllerConfig};
 use crate::cc::{EcnWish, INITIAL_WINDOW};
 use crate::ecn::{Ecn, EcnSupport};
@@ -54,6 +54,8 @@ const BESIDE_STATES: &[Gauge] = &[
     gauge("app_limited", "", "1 if the delivery rate is limited by the application"),
 ];
 
+/// What a frame has besides its payload.
+pub(super) const FRAME_HEADERS: u32 = ETHERNET_HEADER + TCP_IP_HEADERS;
 /// Of Ethernet.
 const MTU: u32 = MTU_FRAME - ETHERNET_HEADER;
 /// From the least that every link takes (RFC 791) to jumbo frames.
@@ -114,6 +116,16 @@ impl Hosts {
         self.controller.states()
     }
 
+    /// What a connection may send that has this much to send in all, or always something.
+    pub fn demand(&self, bytes: Option<u64>) -> Demand {
+        Demand {
+            frame: self.mtu_bytes + ETHERNET_HEADER,
+            rate_bps: self.pace_bps.map(|bps| bps as f64),
+            window_bytes: self.receive_window_bytes,
+            bytes,
+            ..Demand::GREEDY
+        }
+    }
     /// The largest IP packet.
     pub fn mtu(&self) -> u32 {
         self.mtu_bytes
@@ -245,6 +257,12 @@ impl Traffic for Spec {
     }
     fn joins_segments(&self) -> bool {
         self.offload.gso
+    }
+    fn demand(&self) -> Demand {
+        let demand = self.hosts.demand(self.bytes);
+        let written = self.rate_bps.map(|bps| Demand::framed(bps, demand.frame, FRAME_HEADERS));
+        let least = |paced: f64| written.map_or(paced, |written| paced.min(written));
+        Demand { rate_bps: demand.rate_bps.map(least).or(written), ..demand }
     }
     fn build(&self, place: &Place) -> Box<dyn Flow> {
         let stream = self.rate_bps.is_some();

@@ -6,7 +6,7 @@
 use serde::Deserialize;
 
 use super::cbr::Copies;
-use super::{Place, Traffic, WireKind};
+use super::{Demand, Place, Traffic, WireKind};
 use crate::cc::udp_prague::{Feedback, Law, MIN_PACKET};
 use crate::ecn::Ecn;
 use crate::element::{self, ArrivalChain, ArrivalList, End, Flow, Outbox};
@@ -69,6 +69,10 @@ impl Traffic for Spec {
     }
     fn gauges(&self) -> Vec<Gauge> {
         GAUGES.to_vec()
+    }
+    fn demand(&self) -> Demand {
+        let rate_bps = self.pace_bps.map(|bps| bps as f64);
+        Demand { frame: self.packet_bytes, rate_bps, state: 8000.0, ..Demand::GREEDY }
     }
     fn build(&self, place: &Place) -> Box<dyn Flow> {
         let sender = Sender::new(self, place);

@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use super::poisson::Poisson;
 use super::tcp::{self, Hosts};
-use super::{Place, Traffic};
+use super::{Begins, Demand, Place, Traffic};
 use crate::ecn::Ecn;
 use crate::element::{self, ArrivalChain, ArrivalList, End, Flow, Outbox};
 use crate::error::ScenarioError;
@@ -77,6 +77,17 @@ impl Traffic for Spec {
     }
     fn gauges(&self) -> Vec<Gauge> {
         self.hosts.gauges()
+    }
+    fn demand(&self) -> Demand {
+        let demand = self.hosts.demand(None);
+        let rate = Demand::framed(self.rate_bps, demand.frame, tcp::FRAME_HEADERS);
+        let begun = self.control_interval_ns.map_or(0.0, |ns| self.interval_ns as f64 / ns as f64);
+        let begins = Begins::alike(self.interval_ns, f64::INFINITY, 600.0 * (1.0 + begun));
+        Demand {
+            rate_bps: Some(demand.rate_bps.map_or(rate, |paced| paced.min(rate))),
+            begins,
+            ..demand
+        }
     }
     fn build(&self, place: &Place) -> Box<dyn Flow> {
         let (mut sender, receiver) = self.hosts.connect(place, place.number, None, true);

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::connections::{self, Ends, Source};
 use super::poisson::Poisson;
 use super::tcp::{self, Hosts};
-use super::{Place, Traffic};
+use super::{Begins, Demand, Place, Traffic};
 use crate::element::{ArrivalChain, ArrivalList, End, Flow, Outbox, PathState, catch_up};
 use crate::error::ScenarioError;
 use crate::math;
@@ -34,6 +34,10 @@ pub struct BoundedPareto {
 }
 
 impl BoundedPareto {
+    /// About: from a hundred quantiles, because the closed form has no value where alpha is 1.
+    pub fn mean(&self) -> f64 {
+        (0..100).map(|n| self.quantile((f64::from(n) + 0.5) / 100.0) as f64).sum::<f64>() / 100.0
+    }
     /// The value below which the part `u` of all values is.
     pub fn quantile(&self, u: f64) -> u64 {
         let (low, high) = (self.smallest as f64, self.largest as f64);
@@ -70,6 +74,16 @@ fn default_largest() -> u64 {
     LARGEST
 }
 
+impl Spec {
+    fn sizes(&self) -> BoundedPareto {
+        BoundedPareto {
+            alpha: self.size_alpha,
+            smallest: self.size_min_bytes,
+            largest: self.size_max_bytes,
+        }
+    }
+}
+
 impl Traffic for Spec {
     fn check(&self) -> Result<(), ScenarioError> {
         let wrong = |what: &str| Err(ScenarioError(what.to_owned()));
@@ -90,6 +104,12 @@ impl Traffic for Spec {
     fn is_spread(&self) -> bool {
         true
     }
+    fn demand(&self) -> Demand {
+        let payload = self.sizes().mean();
+        let begins =
+            Begins { interval_ns: self.interval_ns, payload, finished: 800.0, open: 5000.0 };
+        Demand { begins: Some(begins), ..self.hosts.demand(None) }
+    }
     fn build(&self, place: &Place) -> Box<dyn Flow> {
         let stream =
             |what: &str| Rng::stream(place.seed, &format!("{what} {}", place.name), place.index);
@@ -99,11 +119,7 @@ impl Traffic for Spec {
             source: Source::new(place),
             path: PathState::default(),
             requests: Poisson::new(Span(self.interval_ns), requests, place.start, place.stop),
-            sizes: BoundedPareto {
-                alpha: self.size_alpha,
-                smallest: self.size_min_bytes,
-                largest: self.size_max_bytes,
-            },
+            sizes: self.sizes(),
             rng: stream("web sizes"),
             places: Vec::new(),
             connections: Vec::new(),

@@ -10,6 +10,7 @@ use crate::aqm::Pkt;
 use crate::aqm::cobalt::{Cobalt, CobaltParams};
 use crate::aqm::queue::Queue;
 use crate::aqm::shaper::Pace;
+use crate::packet::Packet;
 use crate::rng::Rng;
 use crate::time::{Span, Time};
 use crate::units::MTU_FRAME;
@@ -54,6 +55,9 @@ pub struct Flow<P> {
 }
 
 const NONE: u16 = u16::MAX;
+
+/// Bytes of the tables of a tin with packets.
+pub const TABLES: u64 = (QUEUES * (size_of::<Flow<Packet>>() + 2 * size_of::<(u32, u16)>())) as u64;
 
 /// First and last of a rotation; the flows themselves are the links.
 #[derive(Copy, Clone, Debug)]
