@@ -229,6 +229,8 @@ def _is_cheap(file: Path) -> bool:
 
 def _work(seed: int, numbers: range, run: bool) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (_ADDRESSES_BYTES, _ADDRESSES_BYTES))
+    # Half of what an attempt may use.
+    os.environ["L4SLAB_MEMORY"] = f"{MEMORY_BYTES // 2}B"
     mutator = Mutator(seed)
     with tempfile.TemporaryDirectory() as folder:
         for number in numbers:

@@ -129,21 +129,53 @@ def test_every_key_goes_the_whole_way(
 
 TOO_LARGE = {
     "rate": ('rate = "10Mbit"', 'rate = "1e9Gbit"', "must be at most 1000Gbit"),
+    "rate of cbr": (
+        "[[flow]]",
+        '[[flow]]\nname = "u"\nkind = "cbr"\nrate = "1e9Gbit"\nrtt = "20ms"\n[[flow]]',
+        'flow "u": rate = "1e9Gbit" must be at most 1000Gbit',
+    ),
     "years": ('duration = "5s"', 'duration = "100000h"', "must be at most 168h"),
     "rtt": ('rtt = "20ms"', 'rtt = "200h"', "must be at most 168h"),
     "count": ('rtt = "20ms"', 'rtt = "20ms"\ncount = 1000000', "must be at most 100000"),
     "trials": ('duration = "5s"', 'duration = "5s"\ntrials = 1000000', "must be at most 100000"),
-    "samples": ('duration = "5s"', 'duration = "5s"\nsample = "1ns"', "of memory"),
-    "limit": (
-        '"pfifo"\n[[flow]]',
-        '"pfifo limit 4294967295"\n[[flow]]\nname = "u"\nkind = "cbr"\nrate = "500Gbit"\nrtt = "1ms"\n[[flow]]',
-        "of memory",
-    ),
-    "flight": ("[[flow]]", '[[flow]]\nname = "u"\nkind = "cbr"\nrate = "500Gbit"\nrtt = "4s"\n[[flow]]', "of memory"),
     "runs": (
         'duration = "5s"',
         'duration = "5s"\ntrials = 90000\nseed = 1\n[sweep]\nseed = [1, 2, 3]',
         "more than 250000 runs",
+    ),
+}
+# What would need more memory than there is: the file, and what the sentence says of the key that needs most.
+TOO_MUCH = {
+    "samples": (
+        'duration = "5s"',
+        'duration = "5s"\nsample = "1ns"',
+        'sample = "1ns": a run may need ',
+        "lengthen it, or shorten duration",
+    ),
+    "queue": (
+        '"pfifo"\n[[flow]]',
+        '"pfifo limit 4294967295"\n[[flow]]\nname = "u"\nkind = "cbr"\nrate = "500Gbit"\nrtt = "1ms"\n[[flow]]',
+        'link.b.qdisc = "pfifo limit 4294967295": a run may need ',
+        "lower its limit, or the rates of flows, or duration",
+    ),
+    "flight": (
+        "[[flow]]",
+        '[[flow]]\nname = "u"\nkind = "cbr"\nrate = "900Gbit"\nrtt = "4s"\npacket = "64B"\n[[flow]]',
+        'flow "u": rtt = "4000ms": a run may need ',
+        "shorten it, or lower rates",
+    ),
+    "flows": ('rtt = "20ms"', 'rtt = "20ms"\ncount = 100000', 'flow "t": count = 100000: a run may need ', "lower it"),
+    "per flow": (
+        'duration = "5s"\n',
+        'duration = "5s"\nper_flow = true\n',
+        "per_flow = true: a run may need ",
+        "leave it out, or lower count",
+    ),
+    "requests": (
+        "[[flow]]",
+        '[[flow]]\nname = "w"\nkind = "web"\ncc = "reno"\nrequests = "1000000/s"\nrtt = "9ms"\n[[flow]]',
+        'flow "w": requests = "1000000/s": a run may need ',
+        "let it begin fewer, or lower count or duration",
     ),
 }
 FILE = 'duration = "5s"\n[link.b]\nrate = "10Mbit"\nqdisc = "pfifo"\n[[flow]]\nname = "t"\ncc = "cubic"\nrtt = "20ms"\n'
@@ -224,6 +256,51 @@ def test_what_is_too_large_is_refused(case: str, tmp_path: Path, capsys: pytest.
     told = capsys.readouterr().err
     assert told.count("\n") == 1
     assert says in told
+
+
+@pytest.mark.parametrize("case", TOO_MUCH)
+def test_what_needs_too_much_memory_names_what_needs_most(
+    case: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new, says, remedy = TOO_MUCH[case]
+    text = FILE.replace(old, new, 1)
+    if case == "per flow":
+        text = text.replace('rtt = "20ms"', 'rtt = "20ms"\ncount = 5000')
+    (tmp_path / "x.toml").write_text(text)
+    monkeypatch.setenv("L4SLAB_MEMORY", "250MiB")
+    assert main(["run", str(tmp_path / "x.toml"), "--dry-run"]) == 2
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1
+    assert says in told
+    assert remedy in told
+
+
+CAKES = (
+    'duration = "4s"\n[link.b]\nrate = "1Gbit"\nqdisc = "htb default 1"\n'
+    + "".join(
+        f'[link.b.class.{n:x}]\nrate = "20Mbit"\nqdisc = "cake diffserv4 memlimit 100kb"\n' for n in range(1, 1001)
+    )
+    + '[[flow]]\nname = "t"\ncc = "cubic"\nrtt = "20ms"\n'
+)
+
+
+def test_a_tree_of_a_thousand_cakes_fits_in_little_memory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "x.toml").write_text(CAKES)
+    command = ["run", str(tmp_path / "x.toml"), "--dry-run", "--workers", "1"]
+    assert main([*command, "--memory", "250MiB"]) == 0, capsys.readouterr().err
+
+
+def test_the_bound_is_shared_by_the_runs_at_a_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = FILE.replace('"pfifo"', '"pfifo limit 1000000"').replace('duration = "5s"', 'duration = "60s"\ntrials = 4')
+    (tmp_path / "x.toml").write_text(text.replace("10Mbit", "100Mbit"))
+    command = ["run", str(tmp_path / "x.toml"), "--dry-run", "--memory", "200MiB"]
+    assert main([*command, "--workers", "1"]) == 0
+    assert main([*command, "--workers", "4"]) == 2
+    assert "4 runs at a time; lower its limit, or the rates of flows, or duration, give fewer --workers, or" in (
+        capsys.readouterr().err
+    )
+    assert main([*command[:3], "--memory", "lots"]) == 2
+    assert capsys.readouterr().err.startswith("l4slab: --memory lots is not a size")
 
 
 def test_days_of_processor_time_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -24,6 +24,7 @@ from l4slab.base.numbers import counted
 from l4slab.base.progress import Reporter, Silent, reporting, working
 from l4slab.base.values import Value
 from l4slab.campaign import alike, executors, remote
+from l4slab.campaign import memory as memory_check
 from l4slab.campaign.estimate import longest, too_long
 from l4slab.campaign.executors import ClusterError, Failure, Pool
 from l4slab.campaign.store import Store, label
@@ -57,6 +58,8 @@ def plan(
     at_most: int | None = None,
     console: Console | None = None,
     changes: Mapping[str, Value] | None = None,
+    workers: int | None = None,
+    memory: str | None = None,
 ) -> list[Plan]:
     """Read and expand experiments, and check everything that can be checked before a run.
 
@@ -65,6 +68,8 @@ def plan(
     `captures`, none are written, whatever the files say. `at_most` is of `sweep.expand`; `console` is told of so many
     combinations that they take long. `changes` are other values than those of the files, by dotted key as
     `run --set` has them.
+    `workers` runs are to be computed at a time, which together may need `memory`, such as "4GiB" (see
+    `l4slab.campaign.memory`).
     Raises InputError.
     """
     paths.require_folder()
@@ -72,6 +77,9 @@ def plan(
     if where is not None and not any(plan.todo for plan in plans) and all(plan.is_whole for plan in plans):
         raise _none_chosen(where, plans)
     _check(plans)
+    at_a_time = min(memory_check.at_a_time(workers, get_engine(engine)), max(sum(len(plan.todo) for plan in plans), 1))
+    for one in plans:
+        memory_check.check(one.todo, one.experiment.file, at_a_time, memory)
     return plans
 
 
@@ -174,7 +182,7 @@ def _expand(
     return plans
 
 
-@checked("out", "engine", "workers", "dask", "console", "trials", "where", "subset", "captures")
+@checked("out", "engine", "workers", "dask", "console", "trials", "where", "subset", "captures", "memory")
 def run(
     files: Described | Sequence[Described],
     out: Path | str | None = None,
@@ -189,13 +197,14 @@ def run(
     report: bool = True,
     shown: Callable[[Results], None] | None = None,
     changes: Mapping[str, Value] | None = None,
+    memory: str | None = None,
 ) -> Results:
     """Run one or several experiments: files, objects of the class `Experiment`, or dicts that have what a file has.
 
     With `out`, results are kept in that folder or at that URL (runs that are already there are not repeated, and with
     `report`, `report.html` is written); without, nothing is written. `workers` defaults to all cores; `dask` is a
-    scheduler's address; progress goes to `console`; `trials`, `where`, `subset`, `captures` and `changes` are
-    as in `plan`. `shown` gets the results when the tables are there, before the report is written.
+    scheduler's address; progress goes to `console`; `trials`, `where`, `subset`, `captures`, `changes` and
+    `memory` are as in `plan`. `shown` gets the results when the tables are there, before the report is written.
 
     Raises InputError, StoreError, and Interrupted on Ctrl-C.
     """
@@ -204,7 +213,19 @@ def run(
         raise InputError("no experiment is given; give a file, an l4slab.Experiment or a dict like a file")
     if isinstance(out, str) and not out.strip():
         raise InputError("out is empty; give a folder or a URL, or leave it out")
-    plans = plan(described, engine, trials, where, subset, captures, console=console, changes=changes)
+    plans = plan(
+        described,
+        engine,
+        trials,
+        where,
+        subset,
+        captures,
+        console=console,
+        changes=changes,
+        # The workers of a cluster are other machines.
+        workers=1 if dask else workers,
+        memory=memory,
+    )
     require(plans, engine)
     pool = executors.dask(dask) if dask else executors.local(workers, engine)
     if out is None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import platform
 import signal
+from collections.abc import Iterator
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import IO, Any
@@ -42,6 +44,34 @@ def memory() -> int | None:
     if not hasattr(os, "sysconf"):
         return None
     return int(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+
+
+def available_memory() -> int | None:
+    """Bytes that this process may take: those of the machine, of its control groups and of setrlimit; None where that
+    is not known.
+    """
+    bounds = [memory(), *_of_control_groups()]
+    if _resource is not None:
+        limits = (_resource.getrlimit(kind)[0] for kind in (_resource.RLIMIT_AS, _resource.RLIMIT_DATA))
+        bounds += [limit for limit in limits if limit != _resource.RLIM_INFINITY]
+    return min((bound for bound in bounds if bound is not None), default=None)
+
+
+def _of_control_groups() -> Iterator[int]:
+    """The bounds of this process's control groups and of those above them (Linux, versions 1 and 2)."""
+    with suppress(OSError, ValueError):
+        for line in Path("/proc/self/cgroup").read_text().splitlines():
+            _, controllers, group = line.split(":", 2)
+            if controllers not in ("", "memory"):
+                continue
+            top = Path("/sys/fs/cgroup", controllers)
+            name = "memory.max" if not controllers else "memory.limit_in_bytes"
+            # In a container, its own group is at the top.
+            for folder in (top / group.lstrip("/"), *(top / group.lstrip("/")).parents):
+                with suppress(OSError, ValueError):  # "max": no bound
+                    yield int((folder / name).read_text())
+                if folder == top:
+                    break
 
 
 def bound_memory(kind: str, most_bytes: int | None) -> int | None:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import io
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import inf
+from typing import Any
 
 import polars as pl
 
-from l4slab import _core
-from l4slab.base.run import Flow
 from l4slab.base.run import Run as Description
+from l4slab.campaign import memory
 from l4slab.campaign.alike import grouped
+from l4slab.campaign.known import known
 from l4slab.engines.contract import Recording, Work
 from l4slab.engines.registry import DEFAULT, get_engine
 from l4slab.experimentfile import bounds
@@ -27,6 +29,9 @@ _LONGER_NS = 4 * _SHORTEST_NS
 # Upper limits: packets of all trial runs together, however fast, and samples of each, however slow.
 _MOST_PACKETS = 10_000_000
 _MOST_SAMPLES = 20_000
+# Transfers, frames and inputs that flows begin in a trial run.
+_MOST_BEGUN = 200_000
+_INTERVALS = ("interval_ns", "control_interval_ns", "probe_interval_ns")
 # Enough rows that the overhead of a file counts for little, as in the tables.
 _SAMPLES = 200
 _PACKET_S = 0.3e-6  # of the simulator, for each packet on each link
@@ -113,8 +118,8 @@ def estimate(runs: Sequence[Run]) -> Estimate:
     engine = get_engine(runs[0].engine)
     seconds = engine.estimate(_work(computed, packets, seconds))
     captures = engine.captured_bytes * packets * sum(run.captures for run in computed) / len(computed)
-    memory = max(bounds.memory_bytes(run.description) for run in runs)
-    return Estimate(seconds, tables, captures, memory, engine.virtual_time)
+    largest = max(memory.needed(run) for run in computed)
+    return Estimate(seconds, tables, captures, largest, engine.virtual_time)
 
 
 def _tried(runs: Sequence[Run]) -> Iterator[tuple[Description, float]]:
@@ -176,8 +181,10 @@ def _shortened(description: Description, most_packets: float, shortest_ns: int =
     enough_ns = min(
         max(shortest_ns, _PACKETS / per_ns), most_packets / per_ns, _MOST_SAMPLES * description["sample_ns"]
     )
+    begun = sum(map(_begun_per_ns, description["flows"]))
+    enough_ns = min(enough_ns, _MOST_BEGUN / begun if begun else inf)
     duration = max(min(description["duration_ns"], int(enough_ns)), 1)
-    flows = [_known(flow) for flow in description["flows"]]
+    flows = [known(flow) for flow in description["flows"]]
     for flow in flows:
         flow["start_ns"], flow["stop_ns"] = 0, None
     short: Description = {
@@ -193,36 +200,9 @@ def _shortened(description: Description, most_packets: float, shortest_ns: int =
     return short
 
 
-def _known(flow: Flow) -> Flow:
-    """A copy. Flows that the simulator does not know, of a program or a kernel's controller, become CUBIC; media with
-    a controller of its own become SCReAM.
-    """
-    known = {None, *(one["name"] for one in _core.controllers())}
-    if flow["kind"] == "media":
-        found = flow.copy()
-        if flow["cc"] not in {one["name"] for one in _core.media_controllers()}:
-            found["cc"], found["options"] = "scream", {}
-        return found
-    if flow["kind"] != "program" and flow.get("cc") in known:
-        return flow.copy()
-    return {
-        "kind": "tcp",
-        "name": flow["name"],
-        "count": flow["count"],
-        "rtt_ns": flow["rtt_ns"],
-        "path": flow["path"],
-        "reverse_path": flow.get("reverse_path", []),
-        "dscp": flow["dscp"],
-        "cc": "cubic",
-        "options": _core.canonical_controller("cubic", {}),
-        "start_ns": flow["start_ns"],
-        "stop_ns": flow["stop_ns"],
-        "bytes": None,
-        "ecn": None,
-        "peer_ecn": None,
-        "pace_bps": None,
-        "receive_window_bytes": None,
-    }
+def _begun_per_ns(flow: Mapping[str, Any]) -> float:
+    """Transfers, frames and inputs that a flow group begins."""
+    return float(sum(flow["count"] / flow[key] for key in _INTERVALS if flow.get(key)))
 
 
 def _stored(frame: pl.DataFrame) -> int:

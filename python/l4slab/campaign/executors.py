@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from l4slab.base import system
 from l4slab.base.code import Code
 from l4slab.base.errors import InputError, L4slabError, one_line
+from l4slab.campaign import memory
 from l4slab.engines.contract import Captures, Recording
 from l4slab.engines.registry import get_engine
 from l4slab.own import files
@@ -229,7 +229,7 @@ def local(workers: int | None, engine: str) -> AbstractContextManager[Pool]:
     """
     if workers is not None and not 1 <= workers <= _MOST_WORKERS:
         raise InputError(f"--workers {workers} is not possible; give 1 or more, at most {_MOST_WORKERS}")
-    return _threads(workers or (system.cores() if get_engine(engine).virtual_time else 1))
+    return _threads(memory.at_a_time(workers, get_engine(engine)))
 
 
 @contextmanager

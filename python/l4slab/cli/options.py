@@ -83,6 +83,12 @@ where = click.option("--where", metavar="SQL", help="Select runs, such as \"aqm 
 dask = click.option("--dask", metavar="ADDRESS", help="Scheduler of a Dask cluster for the runs.")
 dry_run = click.option("--dry-run", is_flag=True, help="Check the files; print what would run, its time and its size.")
 workers = click.option("--workers", type=int, metavar="N", help="Runs at a time; default: one per core.")
+memory = click.option(
+    "--memory",
+    metavar="SIZE",
+    envvar="L4SLAB_MEMORY",
+    help="Memory that the runs at a time may need together, such as 4GiB; default: half of the machine's.",
+)
 captures = click.option(
     "--captures/--no-captures", default=True, help="Write the packet captures that the files request."
 )

@@ -24,6 +24,7 @@ class _How:
 
     engine: str
     workers: int | None
+    memory: str | None
     dask: str | None
     where: str | None
     captures: bool
@@ -39,6 +40,7 @@ def _how(command: Callable[..., int]) -> Callable[..., int]:
     @verdicts.with_outputs
     @options.engine
     @options.workers
+    @options.memory
     @options.dask
     @options.where
     @options.captures
@@ -121,6 +123,8 @@ def _run(
             captures=how.captures,
             at_most=summary.LOOKED_AT,
             changes=changes,
+            workers=1 if how.dask else how.workers,
+            memory=how.memory,
         )
         summary.show_plans(plans, how.engine, out, how.as_json)
         return 0
@@ -144,6 +148,7 @@ def _run(
         report=how.report,
         shown=show,
         changes=changes,
+        memory=how.memory,
     )
     how.outputs.write(lambda: summary.outcome(results, f"l4slab {command}"))
     if results.report is not None and not how.as_json:

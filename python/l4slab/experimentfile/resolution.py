@@ -238,7 +238,6 @@ class Resolver:
                     self._remark(f"impair.{name}.netem", netem, "netem ")
         if precision is not None and (reason := _unsteady(description)) is not None:
             raise Problem((), "precision", f"= {show(raw_top['precision'])} {reason}, or leave precision out")
-        _check_memory(description, document["flow"])
         return description
 
 
@@ -624,23 +623,6 @@ def _link_change(time_ns: int, link: str, settings: Keys, place: Place, queues: 
     if "medium" in settings:
         change["medium"] = queues.change_medium(link, None, settings["medium"], place)
     return change
-
-
-def _check_memory(description: run.Run, raw: Mapping[str, Keys]) -> None:
-    """Whether the run's memory is within the bounds. Raises Problem, which names what a flow begins too often."""
-    memory = bounds.memory_bytes(description)
-    if memory <= bounds.MEMORY_BYTES:
-        return
-    text = f"may need {memory / 2**30:.1f} GiB of memory, and {bounds.MEMORY_BYTES / 2**30:g} GiB is the most"
-    for flow in description["flows"]:
-        if bounds.begun_bytes(flow, description["duration_ns"]) > memory / 2:
-            fields = KINDS[flow["kind"]].model_fields.items()
-            key, field = next(one for one in fields if one[1].serialization_alias == "interval_ns")
-            value = raw[flow["name"]].get(key, field.default)
-            remedy = f"{'lengthen' if key == 'interval' else 'lower'} it, or lower count or duration"
-            raise Problem(("flow", flow["name"]), key, f"= {show(value)} {text}; {remedy}")
-    remedy = "lower what is largest: rates, rtt, count, the limits of queues, or duration / sample"
-    raise Problem((), "", f"a run {text}; {remedy}")
 
 
 def _check_later(changes: Iterable[run.Change], raw: Mapping[str, Keys]) -> None:

@@ -9,6 +9,7 @@ from l4slab import experimentfile, sweep
 from l4slab.api.experiment import to_toml
 from l4slab.base.errors import InputError, L4slabError
 from l4slab.base.values import Keys
+from l4slab.campaign import memory
 from l4slab.campaign.executors import Failure, Pool
 from l4slab.campaign.store import label
 from l4slab.engines.contract import Recording
@@ -34,6 +35,7 @@ def plan_of(document: Keys, file: Path, engine: str) -> Plan:
             runner.check(run.description)
         except ValueError as error:
             raise InputError(str(error), file=file) from None
+    memory.check(plan.todo, file, memory.at_a_time(None, runner))
     return plan
 
 
