@@ -157,7 +157,7 @@ def of(figure: Figure, data: pl.DataFrame) -> Heat | None:
     if difference is not None:
         bars.append(difference.bar(name))
     across = 3 if compared else data["panel"].n_unique() if data["group"].n_unique() > 1 else len(panels)
-    return {"tables": tables, "bars": bars, "across": across}
+    return {"tables": tables, "bars": bars, "across": min(across, 3)}
 
 
 def _difference(figure: Figure, data: pl.DataFrame) -> tuple[Colours, str, pl.Expr]:
