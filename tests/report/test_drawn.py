@@ -102,6 +102,20 @@ def test_another_controller_of_a_flow_has_its_own_look() -> None:
     assert len({(look.colour, look.dash) for look in found.values()}) == len(flows)
 
 
+def test_trials_that_lie_apart_have_a_sign(two_queues: Path) -> None:
+    flows = pl.read_parquet(two_queues / "flows.parquet")
+    far = (pl.col("flow") == "a") & (pl.col(FACTOR) == "pfifo") & (pl.col("trial") == 2)
+    flows.with_columns(sojourn_ms_mean=pl.when(far).then(20.0).otherwise("sojourn_ms_mean")).write_parquet(
+        two_queues / "flows.parquet"
+    )
+    figure = strips.overview(load(two_queues))
+    assert figure is not None
+    signs = [[cell["apart"] for cell in row["cells"]] for group in figure["groups"] for row in group["rows"]]
+    assert signs == [[False, True, False], *[[False] * 3] * 3]
+    text = " ".join(Page(write_report(two_queues).read_text("utf-8")).text.split())
+    assert "the largest is more than 3 times the least" in text
+
+
 def test_ranges_over_the_cases_are_a_table(two_queues: Path) -> None:
     page = Page((two_queues / "report.html").read_text("utf-8"))
     text = " ".join(page.text.split())

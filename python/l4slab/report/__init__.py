@@ -107,6 +107,7 @@ def render(folder: Folder, told: Told = silent) -> str:
     }
     parts = {
         "is_own": is_own,
+        "apart": summary.apart(folder),
         "ranges": summary.over_the_cases(folder) if is_own else None,
         "cases": len(folder.cases),
         "overall": summary.of_all(folder) if is_own and len(folder.cases) > 1 else [],

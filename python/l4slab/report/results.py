@@ -23,6 +23,7 @@ from l4slab.engines.contract import LOG, PACKETS
 from l4slab.engines.registry import DEFAULT, folder_name, option
 from l4slab.experimentfile import Experiment
 from l4slab.plot.roles import Look, looks_of_flows
+from l4slab.results.apart import Apart, apart
 from l4slab.sweep import Plan
 
 # Cases drawn at most; every run can be opened beyond these.
@@ -92,6 +93,14 @@ class Folder:
         return looks_of_flows(
             self.flows.select("flow", "cc").unique(maintain_order=True).drop_nulls("flow").iter_rows()
         )
+
+    @cached_property
+    def apart(self) -> dict[tuple[Cell, ...], list[Apart]]:
+        """The quantities whose trials lie apart, by experiment and levels of the case."""
+        found: dict[tuple[Cell, ...], list[Apart]] = {}
+        for one in apart(self.flows):
+            found.setdefault((one.experiment, *map(one.levels.get, self.factors)), []).append(one)
+        return found
 
     def looks_in(self, case: Case) -> dict[str, Look]:
         """How the flows of a case are drawn."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NotRequired, TypedDict
 
 import polars as pl
@@ -50,6 +50,7 @@ class Shown(TypedDict):
 
     text: str
     marks: list[Mark]
+    apart: bool  # the trials, so that their mean describes none of them
 
 
 class Row(TypedDict):
@@ -91,6 +92,7 @@ class _Cell:
 
     text: str = ""
     marks: Sequence[tuple[Kind, float, float]] = ()
+    apart: bool = False
 
 
 @dataclass(frozen=True)
@@ -145,8 +147,16 @@ def overview(folder: Folder) -> Strips | None:
     groups = []
     for case in cases:
         limits = capacity.means(folder.described(case))
+        apart = {(one.flow, one.quantity) for one in folder.apart.get(tuple(case.levels.values()), ())}
         rows = [
-            (one, [_rate(one, rate, limits.get(name)), *(_times(one, kind) for kind in times), _signals(one)])
+            (
+                one,
+                [
+                    replace(_rate(one, rate, limits.get(name)), apart=(name, "goodput_mbps") in apart),
+                    *(replace(_times(one, kind), apart=(name, kind.columns[0]) in apart) for kind in times),
+                    _signals(one),
+                ],
+            )
             for name, one in _flows_of(folder, case).items()
         ]
         groups.append((case, rows))
@@ -226,7 +236,10 @@ def _row(folder: Folder, rows: pl.DataFrame, cells: Sequence[tuple[_Cell, _Axis]
     return {
         "name": f"{name} × {count}" if count > 1 else name,
         "colour": _colour(folder.looks[name, cc]),
-        "cells": [{"text": cell.text, "marks": [_mark(axis, *mark) for mark in cell.marks]} for cell, axis in cells],
+        "cells": [
+            {"text": cell.text, "marks": [_mark(axis, *mark) for mark in cell.marks], "apart": cell.apart}
+            for cell, axis in cells
+        ],
     }
 
 
@@ -308,7 +321,7 @@ def shares(figure: Figure, data: pl.DataFrame) -> Strips | None:
         marks = [_mark(axis, "part", begin, end) | {"colour": _colour(look[part])} for part, begin, end in cut]
         marks += [_mark(axis, "published", end, end) for *_, end in parts if end is not None and low <= end < whole]
         text = " / ".join(quantities.percent(end - begin) for _, begin, end, _ in parts)
-        rows.append((group, {"name": bar, "colour": None, "cells": [{"text": text, "marks": marks}]}))
+        rows.append((group, {"name": bar, "colour": None, "cells": [{"text": text, "marks": marks, "apart": False}]}))
     return _of_study(figure, axis, rows, [(part, _colour(one)) for part, one in look.items()])
 
 
@@ -334,7 +347,14 @@ def spread(figure: Figure, data: pl.DataFrame) -> Strips | None:
             text = " / ".join(map(quantities.short, (low, mean, high) if low < high else (mean,)))
             name = ", ".join(filter(None, [bar, one["part"] * (parts > 1 and one["part"] != bar)]))
             rows.append(
-                (group, {"name": name, "colour": _colour(look[one["part"]]), "cells": [{"text": text, "marks": marks}]})
+                (
+                    group,
+                    {
+                        "name": name,
+                        "colour": _colour(look[one["part"]]),
+                        "cells": [{"text": text, "marks": marks, "apart": False}],
+                    },
+                )
             )
     return _of_study(figure, axis, rows, [], "low / mean / high")
 

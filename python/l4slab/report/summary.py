@@ -15,7 +15,9 @@ from l4slab.base import metrics
 from l4slab.base.numbers import NO_DELAY_MS, number, plain
 from l4slab.base.values import Cell
 from l4slab.experimentfile import capacity
+from l4slab.report import tables
 from l4slab.report.results import MAX_CASES, Case, Folder
+from l4slab.results.apart import FACTOR
 from l4slab.results.precision import sentences
 
 _MEANS = (
@@ -24,6 +26,8 @@ _MEANS = (
     "lost_frames_pct", "freezes", "freeze_s", "rpm_foreign", "rpm_self",
 )  # fmt: skip
 _WHOLE = ("unfinished", "freezes")
+# Quantities whose trials lie apart; all of them are among the results.
+_MAX_APART = 20
 # Capacities that are told one after another.
 _MAX_STEPS = 6
 _LINK_MEANS = ("utilisation", "sojourn_ms_p50", "sojourn_ms_p99", "sojourn_ms_max", "drop_pct")
@@ -122,6 +126,28 @@ def over_the_cases(folder: Folder) -> Ranges | None:
         "heads": [heading for heading, _ in found],
         "rows": [(name, [cells[name] for _, cells in found]) for name in folder.senders],
     }
+
+
+class LyingApart(TypedDict):
+    """Trials that lie apart: `rows` of case, flow, quantity, least, median and most, and how many `more` there are."""
+
+    factor: str
+    rows: list[list[str]]
+    more: int
+
+
+def apart(folder: Folder) -> LyingApart | None:
+    """The quantities whose mean over the trials describes none of them; None where there are none."""
+    labels = {tuple(case.levels.values()): case.label(folder) for case in folder.cases}
+    rows = [
+        [labels[case], one.flow, tables.heading(one.quantity)]
+        + [number(value, metrics.unit_of(one.quantity)) for value in (one.least, one.median, one.most)]
+        for case, of_case in folder.apart.items()
+        for one in of_case
+    ]
+    return (
+        {"factor": f"{FACTOR:g}", "rows": rows[:_MAX_APART], "more": max(0, len(rows) - _MAX_APART)} if rows else None
+    )
 
 
 def of_all(folder: Folder) -> list[tuple[str, str]]:
