@@ -7,6 +7,7 @@ import warnings
 import polars as pl
 import pytest
 from l4slab import InputError, plot
+from l4slab.report import save_figures
 from matplotlib.colors import to_rgb
 
 
@@ -273,6 +274,17 @@ def test_panels_of_an_overview_have_room_for_their_titles(page) -> None:
     assert all(left.x1 < right.x0 for left, right in itertools.pairwise(titles))
     assert titles[-1].x1 <= figure.bbox.x1
     assert figure.axes[0].get_yticklabels()[0].get_window_extent().x0 >= 0
+
+
+@pytest.mark.parametrize("kind", ["svg", "png"])
+def test_a_name_that_the_font_lacks_warns_nobody(page, make_folder, kind: str) -> None:
+    named = {
+        name: frame.with_columns(flow=pl.lit("\u6d41")) if name == "flows" else frame for name, frame in page.items()
+    }
+    folder = make_folder(named)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert save_figures(folder, kind)
 
 
 def test_what_a_case_is_called_takes_no_room_from_the_panels(page) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import textwrap
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -108,7 +109,9 @@ class Figure(mpl_figure.Figure):
 @contextmanager
 def styled() -> Iterator[None]:
     """The figures' settings, whatever the caller's matplotlibrc says."""
-    with mpl.rc_context():
+    with mpl.rc_context(), warnings.catch_warnings():
+        # Of panels without room and letters that the font lacks, which a user's names and numbers may bring.
+        warnings.simplefilter("ignore", UserWarning)
         mpl.rcdefaults()
         mpl.rcParams.update(_RC)
         yield

@@ -194,8 +194,11 @@ def _save(figure: Figure, kind: str, path: Path) -> None:
     if kind == "svg":
         path.write_text(plot.to_svg(figure), encoding="utf-8")
     else:
+        from l4slab.plot.style import styled
+
         # Without a date, so that the same results give the same bytes.
-        figure.savefig(path, format=kind, dpi=200, metadata={"CreationDate" if kind == "pdf" else "Software": None})
+        with styled():
+            figure.savefig(path, format=kind, dpi=200, metadata={"CreationDate" if kind == "pdf" else "Software": None})
 
 
 def element(figure: Figure, alternative: str, number: int = 1) -> Markup:
