@@ -51,3 +51,9 @@ def test_terminal_json_and_summary_say_so(tmp_path: Path, capsys: pytest.Capture
     assert {one["quantity"] for one in json.loads(capsys.readouterr().out)["apart"]} >= {"sojourn_ms_mean"}
     assert main([*command, "--set", "link.home.qdisc=dualpi2", "--trials", "3"]) == 0
     assert "lie apart" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("factor", ["n", "least", "median", "most", "trials"])
+def test_a_factor_may_have_any_name(factor: str) -> None:
+    (told,) = apart(rows(sojourn_ms_mean=[9.0, 10.0, 90.0]).rename({"aqm": factor}))
+    assert (told.levels, told.least, told.most, told.trials) == ({factor: "FQ"}, 9.0, 90.0, 3)

@@ -34,17 +34,15 @@ def apart(flows: pl.DataFrame) -> list[Apart]:
     keys = ["experiment", *factors, "flow"]
     found = []
     for quantity, floor in _QUANTITIES.items():
-        value = pl.col(quantity)
+        value, numbers = pl.col(quantity), pl.col(quantity).struct
+        # Under the quantity's name, which no factor has.
         cells = flows.group_by(keys, maintain_order=True).agg(
-            value.min().alias("least"),
-            value.median().alias("median"),
-            value.max().alias("most"),
-            value.count().alias("n"),
+            pl.struct(least=value.min(), median=value.median(), most=value.max(), trials=value.count()).alias(quantity)
         )
-        for row in cells.filter((pl.col("most") > FACTOR * pl.col("least")) & (pl.col("most") > floor)).to_dicts():
+        far = (numbers.field("most") > FACTOR * numbers.field("least")) & (numbers.field("most") > floor)
+        for row in cells.filter(far).to_dicts():
             levels = {name: row[name] for name in factors if row[name] is not None}
-            numbers = row["least"], row["median"], row["most"], row["n"]
-            found.append(Apart(row["experiment"], levels, row["flow"], quantity, *numbers))
+            found.append(Apart(row["experiment"], levels, row["flow"], quantity, **row[quantity]))
     order = {key: number for number, key in enumerate(flows.select(keys).unique(maintain_order=True).rows())}
     # A stable sort keeps the quantities of a row in their order.
     return sorted(found, key=lambda one: order[(one.experiment, *(one.levels.get(name) for name in factors), one.flow)])
