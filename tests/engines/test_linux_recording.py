@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -508,6 +509,17 @@ BAD: dict[str, tuple[dict[str, Any], list[str]]] = {
 
 def test_a_good_laboratory_passes(describe: Describe, left: Any) -> None:
     recording.check(left(describe(ONE_LINK + CUBIC), **GOOD))
+
+
+@pytest.mark.parametrize(("counter", "lost"), [("PruneCalled", False), ("RcvPruned", True), ("OfoPruned", True)])
+def test_a_receive_buffer_that_is_tidied_up_loses_nothing(
+    describe: Describe, left: Any, counter: str, lost: bool
+) -> None:
+    """Linux, net/ipv4/tcp_input.c: tcp_prune_queue first joins buffers and counts its calls."""
+    counters = GOOD["counters"].replace("ListenDrops\nTcpExt: 0 0", f"{counter}\nTcpExt: 0 3")
+    observed = left(describe(ONE_LINK + CUBIC), **(GOOD | {"counters": counters}))
+    with pytest.raises(recording.CheckError, match=f"counts 3 TcpExt.{counter}") if lost else nullcontext():
+        recording.check(observed)
 
 
 @pytest.mark.parametrize("case", BAD)

@@ -27,13 +27,14 @@ _FILLS_AFTER_NS, _FILLS_AFTER_RTTS = 20e9, 100
 # Packets that are under way between two places while both are read.
 _SLACK = 4
 # Drops and losses inside a host, which no laboratory should have. UDP receivers do not read: theirs are not counted.
+# PruneCalled counts calls of tcp_prune_queue, which may only join buffers; RcvPruned and OfoPruned count lost packets
+# (Linux, net/ipv4/tcp_input.c).
 _BAD_COUNTERS = (
     "TcpExt.ListenOverflows",
     "TcpExt.ListenDrops",
     "TcpExt.TCPBacklogDrop",
     "TcpExt.TCPRcvQDrop",
     "TcpExt.TCPOFODrop",
-    "TcpExt.PruneCalled",
     "TcpExt.RcvPruned",
     "TcpExt.OfoPruned",
     "TcpExt.TCPZeroWindowDrop",
