@@ -207,7 +207,6 @@ def test_lateness_fails_a_run(tmp_path: Path, capfd: pytest.CaptureFixture[str])
     ("arguments", "status", "said"),
     [
         (["--", "no-such-program"], 2, "no-such-program cannot be started"),
-        (["--", "false"], 1, "false has ended with status 1"),
         (["--server", "exit 3", "--", "true"], 2, "has ended with status 3 before it listened"),
         (["--flow", "b", "--", "true"], 2, 'there is no flow "b"'),
         (["--sysctl", "net.ipv4.no_such=1", "--", "true"], 2, "net/ipv4/no_such=1 is refused by this kernel"),
@@ -223,6 +222,32 @@ def test_mistakes(
     err = capfd.readouterr().err
     assert said in err
     assert len(err.strip().splitlines()) == 1
+
+
+@pytest.mark.usefixtures("machine")
+def test_output_and_status_are_those_of_the_command(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    file = experiment(tmp_path)
+    says = "printf 'a\\tb\\n'; echo {client} {client6} {server} {server6}; exit 7"
+    assert main(["bottleneck", str(file), *PATIENT, "--", "sh", "-c", says]) == 7
+    out, err = capfd.readouterr()
+    assert out == "a\tb\n10.0.0.1 fd00::1 10.0.0.2 fd00::2\n"
+    assert "l4slab: sh has ended with status 7" in err
+    assert "of a processor" in err
+    assert main(["bottleneck", str(file), *PATIENT, "--", "sh", "-c", "kill -9 $$"]) == 128 + 9
+    assert main(["bottleneck", str(file), *PATIENT, "--json", "--", "sh", "-c", "echo told; exit 7"]) == 7
+    out, err = capfd.readouterr()
+    assert json.loads(out)["exit_status"] == 7
+    assert "told" in err
+
+
+@pytest.mark.usefixtures("machine")
+def test_the_server_knows_both_addresses(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    listens = f"{PYTHON} -m http.server --bind {{server}} 8000 >&2 & echo {{client}} >{tmp_path}/told; wait"
+    asks = "import urllib.request as r, sys; print(r.urlopen(sys.argv[1]).status)"
+    asked = ["--", PYTHON, "-c", asks, "http://{server}:8000/"]
+    assert main(["bottleneck", str(experiment(tmp_path)), *PATIENT, "--server", listens, *asked]) == 0
+    assert capfd.readouterr().out == "200\n"
+    assert (tmp_path / "told").read_text() == "10.0.0.1\n"
 
 
 def test_what_is_no_log(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

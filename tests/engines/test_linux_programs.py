@@ -77,6 +77,20 @@ def test_ipv6_is_only_where_a_command_asks_for_it(describe: Describe) -> None:
     assert "ipv6" not in on_machine[1][1]
 
 
+@pytest.mark.parametrize("sender", ["client", "server"])
+def test_a_server_can_name_its_client(describe: Describe, sender: str) -> None:
+    program = PROGRAM.replace("-m http.server 80", "{client} {client6} {server}")
+    program = program.replace('sender = "server"', f'sender = "{sender}"')
+    lines = lab.build(describe(ONE_LINK + program + CUBIC)).plan
+    server = next(line for line in lines if " server 1 " in line).split()
+    client = next(line for line in lines if " client 1 " in line)
+    source, destination = ("10.208.0.1", "10.224.0.1")
+    own, other = (source, destination) if sender == "client" else (destination, source)
+    assert [server[-3], server[-1]] == [own, other]
+    assert server[-2] == ("fd00::ad0:1" if sender == "client" else "fd00::ae0:1")
+    assert f"http://{other}/" in client
+
+
 def test_it_ends_at_the_latest_with_the_run(describe: Describe) -> None:
     stop = describe(ONE_LINK + PROGRAM + 'stop = "1h"')["flows"][0]["stop_ns"]
     assert stop == 4000 * NS, "a client that has a stop need not end by itself"

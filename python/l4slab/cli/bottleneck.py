@@ -96,6 +96,11 @@ def bottleneck(
     namespace of --server, through the links, queues and delays of a flow in the first run of FILE. With --outside, they
     go on from there to the networks of this machine. With --between, all frames from the first network card to the
     second take this way.
+
+    {client}, {server}, {client6} and {server6} in both commands stand for these addresses. The standard output and
+    the exit status are those of COMMAND, and the summary goes to the standard error. The status is 1 if COMMAND
+    succeeds and packets were late. With --json the summary goes to the standard output instead, and COMMAND writes to
+    the standard error.
     """
     if not command and between is None:
         raise click.UsageError("name a COMMAND behind --, or network cards with --between")
@@ -115,7 +120,7 @@ def bottleneck(
         summary["command_status"] = 0
     late_text = _late(summary) if summary["is_late"] else None
     failed = summary["command_status"] != 0
-    status = 1 if failed or late_text else 0
+    status = summary["command_status"] or int(late_text is not None)
     if as_json:
         terminal.as_json(summary | {"exit_status": status})
     else:
@@ -190,7 +195,7 @@ def _show(summary: dict[str, Any]) -> None:
         cells = [number(row["sojourn_ms"][key]) for row in rows]
         columns.append(Column(f"sojourn\n{name} ms", cells, right=True, stays=True, weight=3))
     if rows:
-        terminal.show("Queues", columns)
+        terminal.show("Queues", columns, stderr=True)
     sides = list(zip(("client", "server"), summary["directions"], strict=True))
     sides = [(name, one) for name, one in sides if one["packets_in"]]
     columns = [
@@ -206,16 +211,17 @@ def _show(summary: dict[str, Any]) -> None:
             cells = [number(one[key][quantile]) for _, one in sides]
             columns.append(Column(f"{what}\n{name} ms", cells, right=True, stays=True, weight=3))
     if sides:
-        terminal.show("Packets that were delivered", columns)
+        terminal.show("Packets that were delivered", columns, stderr=True)
     cpu = summary["user_s"] + summary["system_s"]
     priority = "with" if summary["realtime"] else "without"
     packets = f"{summary['frames_per_cpu_s']:,.0f}".replace(",", " ")
     terminal.say(
         f"{summary['seconds']:.1f} s, {priority} real-time priority; the forwarder took {cpu:.2f} s of a processor: "
-        f"{packets} packets per second of it."
+        f"{packets} packets per second of it.",
+        stderr=True,
     )
     for note in summary["notes"]:
-        terminal.say(f"Note: {note}.")
+        terminal.say(f"Note: {note}.", stderr=True)
 
 
 @click.command()

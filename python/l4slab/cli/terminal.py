@@ -102,13 +102,13 @@ class Column:
         return len(self.cells) > 1 and len(set(self.cells)) == 1 and not (self.stays or self.folds)
 
 
-def out() -> Console:
-    """The standard output."""
+def out(stderr: bool = False) -> Console:
+    """The standard output, or the standard error output for tables beside another program's output."""
     from rich.console import Console
 
     # A pipe has no width; tables must not be folded to 80 columns there.
-    has_width = sys.stdout.isatty() or "COLUMNS" in os.environ
-    return Console(width=None if has_width else 200, highlight=False)
+    has_width = (sys.stderr if stderr else sys.stdout).isatty() or "COLUMNS" in os.environ
+    return Console(stderr=stderr, width=None if has_width else 200, highlight=False)
 
 
 def err() -> Console:
@@ -118,9 +118,9 @@ def err() -> Console:
     return Console(stderr=True, highlight=False, soft_wrap=True)
 
 
-def say(text: str) -> None:
-    """A line of the standard output, as it is."""
-    out().print(text, soft_wrap=True, markup=False)
+def say(text: str, stderr: bool = False) -> None:
+    """A line of the output, as it is."""
+    out(stderr).print(text, soft_wrap=True, markup=False)
 
 
 def as_json(value: Any) -> None:
@@ -158,7 +158,9 @@ def short(factors: Sequence[str]) -> list[str]:
     return [end if ends.count(end) == 1 else name for name, end in zip(factors, ends, strict=True)]
 
 
-def show(title: str, columns: Sequence[Column], styles: Sequence[str] = (), more: str = "") -> None:
+def show(
+    title: str, columns: Sequence[Column], styles: Sequence[str] = (), more: str = "", stderr: bool = False
+) -> None:
     """Print a table. Constant columns go into the title, and columns without room are listed by name.
 
     `styles` has one per row; `more` says where to find the columns without room.
@@ -166,7 +168,7 @@ def show(title: str, columns: Sequence[Column], styles: Sequence[str] = (), more
     from rich.markup import escape
     from rich.table import Table
 
-    console = out()
+    console = out(stderr)
     constant = [column for column in columns if column.is_constant]
     shown = [column for column in columns if column not in constant]
     left_out: list[Column] = []

@@ -28,8 +28,9 @@ from l4slab.experimentfile.tables import Duration, Interval, Quantity, Rate, Siz
 from l4slab.experimentfile.traces import is_beside
 from l4slab.experimentfile.wording import Problem, Table, checked_by, show
 
-# In a program's commands: the addresses of its server, the number of the client, a folder that is kept.
-COMMAND_NAMES = (SERVER, SERVER6, NUMBER, OUT) = ("{server}", "{server6}", "{number}", "{out}")
+# In a program's commands: the addresses of its server and client, the number of the client, a folder that is kept.
+ADDRESSES = (SERVER, SERVER6, CLIENT, CLIENT6) = ("{server}", "{server6}", "{client}", "{client6}")
+COMMAND_NAMES = (NUMBER, OUT, *_) = ("{number}", "{out}", *ADDRESSES)
 COMMAND_KEYS = (".server", ".client")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 

@@ -16,8 +16,9 @@ from l4slab.base.errors import InputError, L4slabError, suggest
 from l4slab.base.run import Change, Flow, Run
 from l4slab.engines.real import forwarder, hosts
 from l4slab.engines.registry import KERNEL
+from l4slab.experimentfile import traffic
 
-CLIENT, SERVER = "10.0.0.1", "10.0.0.2"
+_ADDRESSES = dict(zip(traffic.ADDRESSES, ("10.0.0.2", "fd00::2", "10.0.0.1", "fd00::1"), strict=True))
 _BUFFERS = {"net.ipv4.tcp_rmem": "4096 131072 67108864", "net.ipv4.tcp_wmem": "4096 65536 67108864"}
 
 
@@ -153,9 +154,13 @@ def run(path: PathOf, wanted: Wanted) -> dict[str, Any]:
 
     Raises InputError and BottleneckError.
     """
+    command, server = list(wanted.command), wanted.server
+    if wanted.between is None:
+        command = [_addressed(word) for word in command]
+        server = None if server is None else _addressed(server)
     late_ns = wanted.late_ns if wanted.late_ns is not None else path.late_ns
-    options = forwarder.options(path.run, wanted.command, late_ns) | {
-        "server": wanted.server,
+    options = forwarder.options(path.run, command, late_ns) | {
+        "server": server,
         "log": None if wanted.log is None else str(wanted.log),
         "access_bps": wanted.access_bps,
         "realtime": wanted.realtime,
@@ -171,6 +176,13 @@ def run(path: PathOf, wanted: Wanted) -> dict[str, Any]:
     summary["shortest"] = {"name": path.shortest, "ms": path.shortest_ns / 1e6}
     summary["is_late"] = forwarder.latest_ms(summary) > late_ns / 1e6
     return summary
+
+
+def _addressed(word: str) -> str:
+    """With the addresses of the namespaces."""
+    for placeholder, address in _ADDRESSES.items():
+        word = word.replace(placeholder, address)
+    return word
 
 
 def replay(log: Path) -> dict[str, Any]:

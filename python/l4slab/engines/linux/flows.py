@@ -10,7 +10,7 @@ from l4slab import _core
 from l4slab.base.run import Flow as Spec
 from l4slab.base.run import MediaFlow, ProgramFlow, TcpFlow
 from l4slab.engines.linux import carried
-from l4slab.experimentfile.traffic import SERVER6
+from l4slab.experimentfile.traffic import CLIENT6, SERVER6
 
 CODEPOINTS = {"not-ect": 0, "ect1": 1, "ect0": 2, "ce": 3}
 
@@ -72,9 +72,12 @@ class Flow:
 
     @property
     def has_ipv6(self) -> bool:
-        """Whether a command or a variable of its programs asks for the IPv6 address of the server."""
+        """Whether a command or a variable of its programs asks for an IPv6 address."""
         spec = self.program
-        return spec is not None and SERVER6 in " ".join([spec["server"], spec["client"], *spec.get("env", {}).values()])
+        if spec is None:
+            return False
+        words = " ".join([spec["server"], spec["client"], *spec.get("env", {}).values()])
+        return SERVER6 in words or CLIENT6 in words
 
     @property
     def media(self) -> MediaFlow | None:

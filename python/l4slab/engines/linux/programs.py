@@ -19,7 +19,7 @@ from l4slab.base.run import ProgramFlow, Run, Sending
 from l4slab.engines.contract import MissingError
 from l4slab.engines.linux.flows import Flow, ipv6
 from l4slab.engines.linux.machine import Machine
-from l4slab.experimentfile.traffic import NUMBER, OUT, SERVER, SERVER6
+from l4slab.experimentfile.traffic import CLIENT, CLIENT6, NUMBER, OUT, SERVER, SERVER6
 
 FOLDER = "programs"  # of the run's folder: what they say and write
 OUT_FOLDER = "/dev/out"
@@ -123,19 +123,19 @@ def host() -> Iterator[str]:
 def plan(flow: Flow, spec: ProgramFlow, spans: Iterable[tuple[int, int]], out: str = OUT_FOLDER) -> Iterator[str]:
     """The plan's lines for a flow with the description `spec`; `programs.h` reads them. `out`: where programs write."""
     at_server, at_client = (flow.server, flow.client) if spec["sender"] == "client" else (flow.client, flow.server)
-    address = flow.destination if spec["sender"] == "client" else flow.source
+    at = flow.ends if spec["sender"] == "client" else flow.ends[::-1]
     yield f"host {at_client}"
-    yield _line(flow, spec, "server", 1, at_server, 0, NEVER, address, out)
-    yield from _settings(spec, 1, address, out)
+    yield _line(flow, spec, "server", 1, at_server, 0, NEVER, at, out)
+    yield from _settings(spec, 1, at, out)
     for number, (start, stop) in enumerate(spans, start=1):
-        yield _line(flow, spec, "client", number, at_client, start, stop, address, out)
-        yield from _settings(spec, number, address, out)
+        yield _line(flow, spec, "client", number, at_client, start, stop, at, out)
+        yield from _settings(spec, number, at, out)
 
 
-def _settings(spec: ProgramFlow, number: int, address: str, out: str) -> Iterator[str]:
+def _settings(spec: ProgramFlow, number: int, at: tuple[str, str], out: str) -> Iterator[str]:
     """Of its environment, what the file says."""
     for name, value in spec.get("env", {}).items():
-        yield f"setting {_word(f'{name}={_filled(_built(spec, value), number, address, out)}')}"
+        yield f"setting {_word(f'{name}={_filled(_built(spec, value), number, at, out)}')}"
 
 
 def _line(
@@ -146,14 +146,14 @@ def _line(
     namespace: str,
     start: int,
     stop: int,
-    address: str,
+    at: tuple[str, str],
     out: str,
 ) -> str:
     words = [_built(spec, word) for word in shlex.split(spec[role])]
     # Links stay: a program may ask by which name it was called.
     words[0] = str(Path.cwd() / (shutil.which(words[0]) or words[0]))
     sends = int(spec["sender"] == role)
-    filled = (_word(_filled(word, number, address, out)) for word in words)
+    filled = (_word(_filled(word, number, at, out)) for word in words)
     head = f"program {flow.number} {_word(spec['name'])} {role} {number} {sends} {namespace} {start} {stop}"
     return f"{head} {' '.join(filled)}"
 
@@ -164,8 +164,11 @@ def _built(spec: ProgramFlow, word: str) -> str:
     return word if stack is None else word.replace(stacks.STACK, str(stacks.cache() / stack["build"]))
 
 
-def _filled(word: str, number: int, address: str, out: str) -> str:
-    for placeholder, value in ((SERVER, address), (SERVER6, ipv6(address)), (NUMBER, str(number)), (OUT, out)):
+def _filled(word: str, number: int, at: tuple[str, str], out: str) -> str:
+    """With the addresses of client and server, the client's number, and the folder that is kept."""
+    client, server = at
+    addresses = {CLIENT: client, CLIENT6: ipv6(client), SERVER: server, SERVER6: ipv6(server)}
+    for placeholder, value in {**addresses, NUMBER: str(number), OUT: out}.items():
         word = word.replace(placeholder, value)
     return word
 
