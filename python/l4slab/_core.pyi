@@ -184,6 +184,11 @@ def change_medium(medium: str, text: str, is_station: bool) -> str:
 def canonical_qdisc(text: str) -> str:
     """A tc qdisc string with every option and default written out. Raises ValueError with one sentence."""
 
+def qdisc_as_read(text: str) -> str:
+    """What `tc qdisc show` prints as `tc` reads it: without the place, the statistics and units that it does not take.
+    Other text stays as it is.
+    """
+
 def split_stab(text: str) -> tuple[str | None, str]:
     """The size table before the qdisc in the words of a link, without "stab" and with every parameter written out; None
     without. And the words of the qdisc. Raises ValueError with one sentence.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -190,7 +191,7 @@ CHANGED = {
     "time that is text": (('rtt = "10ms"', 'rtt = "soon"'), ["rtt", '"soon"', '"15ms"']),
     "quantity without quotes": (('rtt = "10ms"', "rtt = 10ms"), ["line 11", 'in quotes, "10ms"']),
     "typographic quotes": (('"10ms"', "“10ms”"), ["line 11", "straight quotes"]),
-    "rate in bytes": (('"10Mbit"', '"10MByte"'), ["link.bottleneck.rate", '"10MByte"', "multiply by 8", '"80Mbit"']),
+    "rate in bytes": (('"10Mbit"', '"10MByte"'), ["link.bottleneck.rate", '"10MByte"', "is in bytes", '"80Mbit"']),
     "comma": (('"10Mbit"', '"10,5Mbit"'), ["link.bottleneck.rate", '"10,5Mbit"', '"10.5Mbit"']),
     "delay of a link": (
         ('rate = "10Mbit"', 'rate = "10Mbit"\ndelay = "5ms"'),
@@ -530,20 +531,132 @@ ARGUMENTS = {
 }
 
 
-REMARKS = {
-    "fq_codel target 5": 'link.bottleneck.qdisc = "fq_codel target 5" means target 5us, as tc takes a number without a',
-    "cake bandwidth 1000000": "means bandwidth 1000000bit",
-    "dualpi2 step_thresh 5": "means step_thresh 5us",
-    "netem loss 0.01": "means loss 0.01%",
+UNITLESS = {
+    "fq_codel target 5": '"target 5", which tc reads as "target 5us"; write that, or "target 5ms"',
+    "codel target 5 interval 100 limit 100": '"target 5us" and "interval 100us"; write that, or "target 5ms" and',
+    "cake bandwidth 1000000": 'reads as "bandwidth 1000000bit"; write that',
+    "dualpi2 step_thresh 5": 'reads as "step_thresh 5us"',
+    "dualpi2 classic_protection 25": 'reads as "classic_protection 25%"',
+    "netem loss 0.01": '"loss 0.01", which tc reads as "loss 0.01%"; write that',
+    "netem delay 10ms 2 25": '"delay 2" and "delay 25", which tc reads as "delay 2ns" and "delay 25%"',
+    "tbf rate 8000000 burst 1600 limit 3000": 'reads as "rate 8000000bit"',
+    "tc qdisc add dev eth0 root pie target 20": 'its qdisc is wrong: it has no unit in "target 20"',
 }
 
 
-@pytest.mark.parametrize("qdisc", REMARKS)
-def test_a_number_without_a_unit_is_told(qdisc: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("qdisc", UNITLESS)
+def test_a_number_without_a_unit_is_refused(qdisc: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "x.toml"
     file.write_text(GOOD.replace("pfifo limit 100", qdisc))
-    assert main(["run", str(file), "--out", str(tmp_path / "out")]) == 0
-    assert REMARKS[qdisc] in capsys.readouterr().err
+    assert main(["run", str(file), "--out", str(tmp_path / "out")]) == 2
+    message = sentence(capsys)
+    assert f'link.bottleneck.qdisc = "{qdisc}' in message
+    assert UNITLESS[qdisc] in message
+
+
+WITHOUT_UNIT = {
+    "a medium": ('[link.air]\nmedium = "leo pop 5"\nqdisc = "pfifo"\n', 'link.air.medium = "leo pop 5" has no unit in "pop 5"'),
+    "a change": ('[[at]]\ntime = "0.5s"\n"link.bottleneck.qdisc" = "pie target 9"\n', 'has no unit in "target 9"'),
+    "an impairment": (
+        '[impair.w]\nnetem = "delay 5"\nbefore = "bottleneck"\n',
+        'impair.w.netem = "delay 5" has no unit',
+    ),
+    "a change of one": (
+        '[impair.w]\nnetem = "delay 5ms"\nbefore = "bottleneck"\n[[at]]\ntime = "0.5s"\n"impair.w.netem" = "delay 9"\n',
+        '"delay 9" has no unit in "delay 9"',
+    ),
+    "a change of a medium": (
+        '[link.air]\nmedium = "leo"\nqdisc = "pfifo"\n[[at]]\ntime = "0.5s"\n"link.air.medium" = "pop 5"\n',
+        'link.air.medium = "pop 5" has no unit',
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WITHOUT_UNIT)
+def test_every_text_in_words_of_tc_needs_units(case: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text, mentioned = WITHOUT_UNIT[case]
+    file = tmp_path / "x.toml"
+    file.write_text(GOOD + text)
+    assert main(["run", str(file), "--out", str(tmp_path / "out")]) == 2
+    assert mentioned in sentence(capsys)
+
+
+# From `tc -s qdisc show` of iproute2 6.1, and what it means.
+SHOWN = {
+    "qdisc fq_codel 0: dev eth0 root refcnt 2 limit 10240p flows 1024 quantum 1514 target 5ms interval 100ms "
+    "memory_limit 32Mb ecn drop_batch 64": "fq_codel",
+    "fq_codel 8002: root refcnt 2 limit 10240p flows 1024 quantum 1514 target 5ms ce_threshold 999us interval 100ms "
+    "memory_limit 32Mb ecn drop_batch 64": "fq_codel ce_threshold 999us",
+    "qdisc codel 8003: root refcnt 2 limit 1000p target 5ms interval 100ms ecn \n"
+    " Sent 0 bytes 0 pkt (dropped 0, overlimits 0 requeues 0) \n backlog 0b 0p requeues 0": "codel ecn",
+    "qdisc cake 8004: dev eth1 root refcnt 2 bandwidth 10Mbit diffserv3 triple-isolate nonat nowash no-ack-filter "
+    "split-gso rtt 100ms raw overhead 0": "cake bandwidth 10mbit",
+    "qdisc tbf 1: root refcnt 2 rate 10Mbit burst 1695b/1 mpu 0b lat 50.0ms linklayer ethernet": (
+        "tbf rate 10mbit burst 1695 latency 50ms"
+    ),
+    "qdisc tbf 8007: root refcnt 2 rate 10Mbit burst 5Kb peakrate 12Mbit minburst 1599b lat 5.76ms": (
+        "tbf rate 10mbit burst 5kb peakrate 12mbit mtu 1599 latency 5.76ms"
+    ),
+    "qdisc pfifo 8008: parent 1:1 limit 1000p": "pfifo",
+    "qdisc bfifo 8009: root refcnt 2 limit 100Kb": "bfifo limit 100k",
+    "qdisc pfifo_fast 0: root refcnt 2 bands 3 priomap 1 2 2 2 1 2 0 0 1 1 1 1 1 1 1 1": "pfifo_fast",
+    "qdisc pie 800c: root refcnt 2 limit 1000p target 15ms tupdate 16ms alpha 2 beta 20 ecn bytemode": (
+        "pie tupdate 16ms ecn bytemode"
+    ),
+    "qdisc fq 800e: root refcnt 2 limit 10000p flow_limit 100p buckets 1024 orphan_mask 1023 bands 3 priomap 1 2 2 2 1 "
+    "2 0 0 1 1 1 1 1 1 1 1 weights 589824 196608 65536 quantum 3028b initial_quantum 15140b maxrate 10Mbit "
+    "low_rate_threshold 550Kbit refill_delay 40ms ce_threshold 5ms timer_slack 10us horizon 10s horizon_drop": (
+        "fq maxrate 10mbit ce_threshold 5ms"
+    ),
+    "qdisc red 8010: root refcnt 2 limit 60000b min 5000b max 15000b harddrop adaptive avpkt 1000": (
+        "red limit 60000 min 5000 max 15000 avpkt 1000 harddrop adaptive"
+    ),
+    "qdisc sfq 8012: root refcnt 2 limit 127p quantum 1514b depth 127 headdrop divisor 1024 perturb 10sec \n"
+    "  prob_mark 0 prob_mark_head 0 prob_drop 0": "sfq headdrop perturb 10",
+    "qdisc netem 8013: root refcnt 2 limit 1000 delay 10ms  5ms 25% loss 1%": "netem delay 10ms 5ms 25% loss 1%",
+    "qdisc netem 8014: root refcnt 2 limit 1000 delay 10ms loss gemodel p 1% r 10% 1-h 100% 1-k 0% duplicate 1% "
+    "reorder 25% 50% corrupt 0.1% rate 5Mbit gap 5": (
+        "netem delay 10ms loss gemodel 1% 10% duplicate 1% reorder 25% 50% gap 5 corrupt 0.1% rate 5mbit"
+    ),
+    "qdisc netem 8016: root refcnt 2 limit 1000 delay 100ms  10ms loss state p13 1% p31 2% p32 0% p23 100% p14 0%": (
+        "netem delay 100ms 10ms loss state 1% 2%"
+    ),
+    "qdisc netem 8015: root limit 512 slot 800us 10ms packets 42": "netem slot 800us 10ms packets 42 limit 512",
+    "qdisc fq_pie 8019: root refcnt 2 limit 10240p flows 1024 target 15ms tupdate 16ms alpha 2 beta 20 quantum 1514b "
+    "memory_limit 32Mb ecn_prob 10 ecn": "fq_pie tupdate 16ms ecn",
+    "qdisc dualpi2 8017: dev eth0 root refcnt 2 limit 10000p memlimit 30280000 target 15ms tupdate 16ms "
+    "alpha 0.16015625 beta 3.19921875 l4s_ect coupling_factor 2 drop_on_overload step_thresh 1ms drop_dequeue "
+    "split_gso classic_protection 10%": "dualpi2",
+}
+
+
+@pytest.mark.parametrize("shown", SHOWN)
+def test_what_tc_shows_is_read(shown: str, tmp_path: Path) -> None:
+    texts = []
+    for text in (shown, SHOWN[shown]):
+        file = tmp_path / "x.toml"
+        file.write_text(GOOD.replace('"pfifo limit 100"', json.dumps(text)))
+        (plan,) = campaign.plan([file])
+        texts.append(plan.runs[0].description["links"][0]["qdisc"])
+    assert texts[0] == texts[1]
+
+
+NOT_SHOWN = {
+    "qdisc mq 0: dev eth0 root": "mq hands packets to the several queues of a network card",
+    "qdisc noqueue 0: dev lo root refcnt 2": "a link here always has a queue",
+    "qdisc codel 1: root limit 9p\nqdisc pie 2: parent 1:1 limit 9p": "are several queues; write the first as qdisc",
+    "qdisc red 800f: root refcnt 2 limit 60000b min 5000b max 15000b ecn": "red: avpkt is missing",
+    "tc class add dev eth0 parent 1: classid 1:10 htb rate 5mbit": "write it as a table [link.NAME.class.ID]",
+    "tc -s qdisc del dev eth0 root": "is a command without a queue",
+}
+
+
+@pytest.mark.parametrize("shown", NOT_SHOWN)
+def test_what_cannot_be_read_of_it(shown: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "x.toml"
+    file.write_text(GOOD.replace('"pfifo limit 100"', json.dumps(shown)))
+    assert main(["run", str(file), "--out", str(tmp_path / "out")]) == 2
+    assert NOT_SHOWN[shown] in sentence(capsys)
 
 
 @pytest.mark.parametrize("qdisc", ["fq_codel target 5ms", "dualpi2 step_thresh 5p", "pfifo limit 5", "codel ecn"])

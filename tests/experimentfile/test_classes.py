@@ -238,11 +238,6 @@ def test_rates_that_become_more_than_there_is_are_told(tmp_path: Path) -> None:
     assert remark.startswith("[[at]] no. 1: link.one has a rate of 5 Mbit/s and the classes below it have 8")
 
 
-def test_a_number_without_a_unit_in_a_new_queue_is_told(tmp_path: Path) -> None:
-    (remark,) = described(tmp_path, HTB + at("1s", '"link.one.class.a.qdisc" = "pie target 20"'))["remarks"]
-    assert remark.startswith('[[at]] no. 1: link.one.class.a.qdisc = "pie target 20" means target 20us')
-
-
 CHANGES = [
     ('"link.one.class.c.rate" = "1Mbit"', 'names no class "c" of link "one", and none comes while it runs; valid are'),
     ('"link.one.class.10.rate" = "1Mbit"', 'none comes while it runs; did you mean "1"?'),
@@ -255,6 +250,7 @@ CHANGES = [
     ('"link.one.class.a.prio" = 8', "link.one.class.a.prio = 8 must be at most 7"),
     ('"link.one.class.a.qdisc" = "prio"', "holds classes, which cannot come while it runs"),
     ('"link.one.class.a.qdisc" = "dualpi3"', 'did you mean "dualpi2"?'),
+    ('"link.one.class.a.qdisc" = "pie target 20"', 'link.one.class.a.qdisc = "pie target 20" has no unit in "target'),
     ('"link.one.class.a.qdisc" = 5', "link.one.class.a.qdisc = 5 is not text"),
     ('"link.one.qdisc" = "pfifo"', 'link "one" has classes; its rate can, and of its classes rate, ceil, burst'),
     ('"link.one.filter" = []', 'such as "link.one.class.a.qdisc"'),

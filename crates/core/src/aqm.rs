@@ -32,6 +32,7 @@ pub mod own;
 pub mod pfifo_fast;
 pub mod pi2;
 pub mod pie;
+pub mod printed;
 pub mod priorities;
 pub mod queue;
 pub mod queue_protection;

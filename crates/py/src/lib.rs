@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use l4slab_core::aqm::registry::{self as qdiscs, QdiscConfig};
-use l4slab_core::aqm::{stab, tree};
+use l4slab_core::aqm::{printed, stab, tree};
 use l4slab_core::cc::media::registry as media;
 use l4slab_core::cc::registry as controllers;
 use l4slab_core::element::PathState;
@@ -273,6 +273,12 @@ fn canonical_qdisc(text: &str) -> PyResult<String> {
     Ok(qdiscs::parse(text).map_err(refused)?.canonical())
 }
 
+/// What `tc qdisc show` prints as `tc` reads it, without the place, the statistics and units that it does not take.
+#[pyfunction]
+fn qdisc_as_read(text: &str) -> String {
+    printed::as_read(text).into_owned()
+}
+
 /// The size table before the qdisc in the words of a link, without "stab" and with every parameter, and the words of
 /// the qdisc. A ValueError says what tc would refuse.
 #[pyfunction]
@@ -413,6 +419,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(check_station, m)?)?;
     m.add_function(wrap_pyfunction!(canonical_qdisc, m)?)?;
     m.add_function(wrap_pyfunction!(qdisc_facts, m)?)?;
+    m.add_function(wrap_pyfunction!(qdisc_as_read, m)?)?;
     m.add_function(wrap_pyfunction!(split_stab, m)?)?;
     m.add_function(wrap_pyfunction!(trees, m)?)?;
     m.add_function(wrap_pyfunction!(canonical_tree, m)?)?;

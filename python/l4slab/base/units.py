@@ -81,9 +81,14 @@ class Dimension:
                 f'is ambiguous (bits or bytes?); write "{number}{prefix}bit" for bits per second, '
                 "and multiply by 8 if you mean bytes per second"
             )
-        if self.name == "rate" and (found := re.fullmatch(r"([kKmMgG]?)i?[bB]ytes?(?:ps|/s)?", unit)):
+        if self.name == "rate" and (found := re.fullmatch(r"([kKmMgGtT]?)(i?)(?:B|[bB]ytes?)(?:ps|/s)?", unit)):
             prefix = found[1].upper().replace("K", "k")
-            return f'is in bytes, and a rate is in bits; multiply by 8 and write such as "80{prefix}bit"'
+            bits = 8 * float(number) * (1.024 ** (1 + "kMGT".index(prefix)) if found[2] and prefix else 1)
+            bits_text = f'"{bits:.10g}{prefix}bit" for as many bytes per second'
+            return f'is in bytes, and a rate is in bits; write {bits_text}, or "{number}{prefix}bit" if you mean bits'
+        if self.name == "size" and (found := re.fullmatch(r"([kKmMgGtT]?)(?:bits?)", unit)):
+            prefix = found[1].upper().replace("K", "k")
+            return f'is in bits, and a size is in bytes; write "{float(number) / 8:.10g}{prefix}B"'
         if re.fullmatch(r",\d+.*", unit):
             return f'has a comma; write a point, "{number}.{unit[1:]}"'
         if self.name == "size" and unit in ("K", "KB", "kb", "k"):

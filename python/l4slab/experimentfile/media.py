@@ -6,6 +6,7 @@ A medium becomes two links of the run's description: NAME towards the users, and
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from l4slab import _core
 from l4slab.base import run
@@ -13,6 +14,7 @@ from l4slab.base.errors import suggest
 from l4slab.base.values import Keys
 from l4slab.experimentfile import classes
 from l4slab.experimentfile.tables import Link
+from l4slab.experimentfile.tc import unitless
 from l4slab.experimentfile.wording import Place, Problem, check, show
 
 _BURST_BYTES = 1600  # of no effect
@@ -25,8 +27,11 @@ def sides(name: str, raw: Keys, leaf: Callable[[str, Place, str], str]) -> list[
     text = link.medium or ""
     try:
         words, down_bps, up_bps = _core.canonical_medium(text)
+        wrong = unitless(text, lambda words: _core.canonical_medium(words)[0])
     except ValueError as error:
         raise Problem(place, "medium", f"= {show(text)}: {error}") from None
+    if wrong:
+        raise Problem(place, "medium", f"= {show(text)}{wrong}")
     stations = {str(station): _station(name, station, one, text) for station, one in link.stations.items()}
     for key, qdisc in (("qdisc", link.qdisc), ("qdisc_up", link.qdisc_up)):
         if qdisc is not None and classes.holds_classes(qdisc):
@@ -61,8 +66,11 @@ def _station(link: str, station: str, table: object, medium: str) -> str:
     words: str = table["medium"]
     try:
         _core.check_station(medium, words)
+        wrong = unitless(words, partial(_core.check_station, medium))
     except ValueError as error:
         raise Problem(place, f"{key}.medium", f"= {show(words)}: {error}") from None
+    if wrong:
+        raise Problem(place, f"{key}.medium", f"= {show(words)}{wrong}")
     return words
 
 

@@ -31,7 +31,7 @@ from l4slab.experimentfile.tables import (
     Rewrite,
     Top,
 )
-from l4slab.experimentfile.tc import remedy, without_units
+from l4slab.experimentfile.tc import remedy, unitless
 from l4slab.experimentfile.traffic import KINDS, flow_model
 from l4slab.experimentfile.wording import Place, Problem, check, check_written, numbered, show, told
 
@@ -114,16 +114,6 @@ class Resolver:
             return [self._link(name, raw, hosts, duration_ns)]
         return media.sides(name, raw, partial(_qdisc, outside=self.outside))
 
-    def _remark(self, key: str, text: str, before: str = "") -> None:
-        def look() -> None:
-            if is_code(text) or ("queue", before + text.strip()) in self.outside.names:
-                return
-            for meant in without_units(before + text, _core.canonical_qdisc(before + text)):
-                remark = f"{key} = {show(text)} means {meant}, as tc takes a number without a unit; write the unit"
-                self.remarks[remark] = None
-
-        self._once("remark", key, text, look)
-
     def _resolve(self, document: Document, raw_top: Keys) -> run.Run:
         top, per_flow, precision = self._once("top", "", raw_top, partial(_top, raw_top))
         duration_ns = top["duration_ns"]
@@ -140,15 +130,6 @@ class Resolver:
         }
         links = {link["name"]: link for both in sides.values() for link in both}
         names = list(links)
-        for name, raw in document["link"].items():
-            of_classes = ((f"link.{name}.class.{n}", table) for n, table in classes.tables_of(raw).items())
-            for key, one in ((f"link.{name}", raw), *of_classes):
-                for setting in ("qdisc", "qdisc_up"):
-                    qdisc = one.get(setting)
-                    if isinstance(qdisc, str) and one is raw:
-                        _, qdisc = _stab(qdisc, ("link", name), setting)
-                    if isinstance(qdisc, str) and not classes.holds_classes(qdisc):
-                        self._remark(f"{key}.{setting}", qdisc)
         flows = {
             name: self._once("flow", name, [raw, names], partial(_flow, name, raw, links, self.outside))
             for name, raw in document["flow"].items()
@@ -204,10 +185,6 @@ class Resolver:
                 found = [{**change, "state": awaited} for change in found]
             changes += found
             self.remarks |= dict.fromkeys(told)
-            for key, value in raw.items():
-                if key.endswith((".qdisc", ".netem")) and isinstance(value, str):
-                    _, value = _stab(value, place, key)
-                    self._remark(f"{place[0]}: {key}", value, "netem " if key.endswith(".netem") else "")
         for name, raw in document["flow"].items():
             if raw.get("on") is not None:
                 changes += _on_and_off(name, raw, flows[name], duration_ns, changes)
@@ -233,9 +210,6 @@ class Resolver:
             description["hosts"] = named
         if impairs:
             description["impairs"] = list(impairs.values())
-            for name, raw in document["impair"].items():
-                if isinstance(netem := raw.get("netem"), str):
-                    self._remark(f"impair.{name}.netem", netem, "netem ")
         if precision is not None and (reason := _unsteady(description)) is not None:
             raise Problem((), "precision", f"= {show(raw_top['precision'])} {reason}, or leave precision out")
         return description
@@ -286,16 +260,21 @@ def _stab(text: str, place: Place, key: str) -> tuple[str | None, str]:
 
 
 def _qdisc(text: str, place: Place, key: str, outside: Outside) -> str:
+    words = text if is_code(text) else _core.qdisc_as_read(text)
     try:
-        return outside.find("queue", text, place, key) or _core.canonical_qdisc(text)
+        if (queue := outside.find("queue", words, place, key)) is None:
+            queue = _core.canonical_qdisc(words)
+            if wrong := unitless(words):
+                raise Problem(place, key, f"= {show(text)}{wrong}")
+        return queue
     except ValueError as error:
-        meant = remedy(text)
+        meant = remedy(words)
         problem = Problem(place, key, f"= {show(text)}{meant or f': {error}'}")
-        if meant or text.split(maxsplit=1)[:1] in ([], *([entry["name"]] for entry in _core.qdiscs())):
+        if meant or words.split(maxsplit=1)[:1] in ([], *([entry["name"]] for entry in _core.qdiscs())):
             raise problem from None
-        if not outside.note("queue", text.strip(), problem):
+        if not outside.note("queue", words.strip(), problem):
             raise problem from None
-        return text.strip()
+        return words.strip()
 
 
 class _Queues:
@@ -331,8 +310,11 @@ class _Queues:
         before = self._media[link] if station is None else self._stations.get((link, station), self._media[link])
         try:
             after = _core.change_medium(before, text, station is not None)
+            wrong = unitless(text, lambda words: _core.change_medium(before, words, station is not None))
         except ValueError as error:
             raise Problem(place, key, f"= {show(text)}: {error}") from None
+        if wrong:
+            raise Problem(place, key, f"= {show(text)}{wrong}")
         if station is None:
             self._media[link] = after
         else:
@@ -736,6 +718,8 @@ def _netem(text: object, place: Place, key: str, *, in_order: bool) -> str:
         words = _core.canonical_qdisc(f"netem {text}").split()[1:]
         if in_order and "reorder" in words:
             raise Problem(place, key, f"= {show(text)} reorders, and in_order = true; remove one of them")
+        if wrong := unitless(f"netem {text}"):
+            raise Problem(place, key, f"= {show(text)}{wrong}")
     except ValueError as error:
         raise Problem(place, key, f"= {show(text)}: {error}") from None
     return " ".join(words)

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import cache
 
 from l4slab import _core
 
 _COMMAND = re.compile(
-    r"(?:(?:sudo\s+)?tc\s+)?(?:qdisc\s+(?:add|replace|change|link)\s+)?"
+    r"(?:.*?\btc\s+(?:-\S+\s+)*)?(?:qdisc\s+(?:add|replace|change|link)\s+)?"
     r"(?:(?:root|(?:dev|parent|handle)\s+\S+)\s+)+(?P<qdisc>.+)"
 )
+_OTHER_COMMAND = re.compile(r"(?:.*?\btc\s+(?:-\S+\s+)*)?(?P<object>qdisc|class|filter)\b.*|.*\btc\s.*")
 _APART = re.compile(r"\b(\d+(?:\.\d+)?)\s+(ns|us|ms|s|%|[kmgKMG]?bit|[kKmMgG]i?[bB])(?!\S)")
 _NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e\d+)?", re.IGNORECASE)
-_TAKEN_AS = re.compile(r"\d\S*?(?:ns|us|ms|s|bit|%)")
-_WITH_UNIT = ("TIME", "RATE", "PERCENT", "MODEL")
+_WITH_UNIT = ("TIME", "RATE", "PERCENT", "MODEL", "DELAY", "JITTER")
+# What tc assumes.
+_UNITS = ("us", "ns", "bit", "%")
 # Queues of Linux that are not modelled, and what comes close: shapers with classes, those of network cards, others.
 _SHAPERS = ("hfsc", "cbq", "drr", "ets", "qfq", "taprio", "cbs")
 _OF_CARDS = ("mq", "mqprio", "multiq")
@@ -45,6 +47,12 @@ def remedy(text: str) -> str | None:
         if (wrong := _wrong(command["qdisc"])) is not None:
             return f" is a command, and its qdisc is wrong{wrong}"
         return f' is a command; write "{command["qdisc"]}"'
+    if "qdisc" in words[1:] and "tc" not in words:
+        return " are several queues; write the first as qdisc, and the others in [link.NAME.class.ID]"
+    if (other := _OTHER_COMMAND.fullmatch(" ".join(words))) is not None:
+        table = {"class": "[link.NAME.class.ID]", "filter": "[[link.NAME.filter]]"}.get(other["object"] or "")
+        what = f"write it as a table {table}" if table else 'write what follows root, such as "fq_codel"'
+        return f" is a command without a queue; {what}"
     if words and words[0] in _OF_CARDS:
         return (
             f" cannot be: {words[0]} hands packets to the several queues of a network card, and a link here is a "
@@ -69,27 +77,49 @@ def _wrong(qdisc: str) -> str | None:
     try:
         _, qdisc = _core.split_stab(qdisc)
         holds_classes = qdisc.split()[:1] in [[entry["name"]] for entry in _core.trees()]
-        (_core.canonical_tree if holds_classes else _core.canonical_qdisc)(qdisc)
+        if holds_classes:
+            _core.canonical_tree(qdisc)
+            return None
+        wrong = unitless(qdisc)
+        return None if wrong is None else f": it{wrong}"
     except ValueError as error:
         return remedy(qdisc) or f": {error}"
-    return None
 
 
 @cache
-def _keywords_with_unit() -> dict[str, set[str]]:
-    return {
-        entry["name"]: {one["keyword"] for one in entry["parameters"] if one["value"].startswith(_WITH_UNIT)}
-        for entry in _core.qdiscs()
-    }
+def _keywords_without_unit(name: str) -> set[str]:
+    """The keywords of a queue or medium whose values are plain numbers."""
+    entries = [entry for entry in (*_core.qdiscs(), *_core.media()) if entry["name"] == name]
+    parameters = [one for entry in entries for one in entry["parameters"]]
+    return {one["keyword"] for one in parameters if not any(unit in one["value"] for unit in _WITH_UNIT)}
 
 
-def without_units(text: str, canonical: str) -> Iterator[str]:
-    """How tc takes each time, rate and percentage of a valid qdisc that has no unit: "target 5us"."""
-    words, taken = text.split(), canonical.split()
-    keywords = _keywords_with_unit().get(words[0], set())
-    for keyword, value in itertools.pairwise(words):
-        if keyword in keywords and _NUMBER.fullmatch(value) and float(value) > 0 and keyword in taken[:-1]:
-            behind = taken[taken.index(keyword) + 1 :]
-            meant = behind[1] if behind[0] == "random" else behind[0]  # of netem's loss
-            if _TAKEN_AS.fullmatch(meant):
-                yield f"{keyword} {meant}"
+def unitless(text: str, read: Callable[[str], str] = _core.canonical_qdisc) -> str | None:
+    """Which times, rates and percentages have no unit in words that `read` takes, and what to write; None if all have.
+
+    tc takes "target 5" as 5 us. It continues `key = value`.
+    """
+    found = list(_without_units(text, read))
+    if not found:
+        return None
+    written = " and ".join(f'"{keyword} {number}"' for keyword, number, _ in found)
+    taken = " and ".join(f'"{keyword} {number}{unit}"' for keyword, number, unit in found)
+    larger = [f'"{keyword} {number}ms"' for keyword, number, unit in found if unit in ("us", "ns")]
+    other = f", or {' and '.join(larger)}" if larger else ""
+    return f" has no unit in {written}, which tc reads as {taken}; write that{other}"
+
+
+def _without_units(text: str, read: Callable[[str], str]) -> Iterator[tuple[str, str, str]]:
+    """Keyword, number and the unit that `read` assumes: the words with this unit mean the same."""
+    words, meaning = text.split(), read(text)
+    keyword = ""
+    for place, word in enumerate(words):
+        if not word[0].isdigit():
+            keyword = word
+        if not _NUMBER.fullmatch(word) or not word.strip("0.") or keyword in _keywords_without_unit(words[0]):
+            continue
+        for unit in _UNITS:
+            with suppress(ValueError):
+                if read(" ".join([*words[:place], word + unit, *words[place + 1 :]])) == meaning:
+                    yield keyword, word, unit
+                    break

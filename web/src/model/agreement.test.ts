@@ -99,9 +99,9 @@ test("what the page has not is a key of the file", () => {
 
 test("quantities and their sentences are those that Python compares", async () => {
   const texts: [Dimension, string[]][] = [
-    [RATE, ["100Mbit", "1.5 Gbit", "205714286bit", "5mbit/s", "1e-3kbit", ".5bit", "1.5bit", "10", "10Mbps", "1MiB/s", "8Bytes/s", "1,5Mbit", "fast", "5Mbits", "1e-9bit", "0bit"]],
+    [RATE, ["100Mbit", "1.5 Gbit", "205714286bit", "5mbit/s", "1e-3kbit", ".5bit", "1.5bit", "10", "10Mbps", "50MB", "1MiB/s", "8Bytes/s", "1,5Mbit", "fast", "5Mbits", "1e-9bit", "0bit"]],
     [TIME, ["15ms", "1.5us", "2h", "3µs", "-1s", "1m", "5", "5sec", "0.1ns", "1e3s", ""]],
-    [SIZE, ["1500B", "64KiB", "1.5MB", "3kb", "2K", "1TB"]],
+    [SIZE, ["1500B", "64KiB", "1.5MB", "3kb", "2K", "1TB", "12kbit"]],
     [FREQUENCY, ["10/s", "30/min", "0.5/s", "5/h", "5"]],
   ]; // biome-ignore format: a table
   const told = texts.flatMap(([dimension, all]) => all.map((text) => [dimension.name, text, result(text, dimension)]));

@@ -95,10 +95,16 @@ function wrongUnit(number: string, unit: string, { name, units }: Dimension): st
       unit.length > 2 && !"bB".includes(unit.charAt(0)) ? unit.charAt(0).toUpperCase().replace("K", "k") : "";
     return `is ambiguous (bits or bytes?); write "${number}${prefix}bit" for bits per second, and multiply by 8 if you mean bytes per second`;
   }
-  const bytes = name === "rate" && /^([kKmMgG]?)i?[bB]ytes?(?:ps|\/s)?$/.exec(unit);
+  const bytes = name === "rate" && /^([kKmMgGtT]?)(i?)(?:B|[bB]ytes?)(?:ps|\/s)?$/.exec(unit);
   if (bytes) {
     const prefix = (bytes[1] ?? "").toUpperCase().replace("K", "k");
-    return `is in bytes, and a rate is in bits; multiply by 8 and write such as "80${prefix}bit"`;
+    const bits = 8 * Number(number) * (bytes[2] && prefix ? 1.024 ** (1 + "kMGT".indexOf(prefix)) : 1);
+    return `is in bytes, and a rate is in bits; write "${shortened(bits)}${prefix}bit" for as many bytes per second, or "${number}${prefix}bit" if you mean bits`;
+  }
+  const bits = name === "size" && /^([kKmMgGtT]?)bits?$/.exec(unit);
+  if (bits) {
+    const prefix = (bits[1] ?? "").toUpperCase().replace("K", "k");
+    return `is in bits, and a size is in bytes; write "${shortened(Number(number) / 8)}${prefix}B"`;
   }
   if (/^,\d+/.test(unit)) return `has a comma; write a point, "${number}.${unit.slice(1)}"`;
   if (name === "size" && ["K", "KB", "kb", "k"].includes(unit)) {
@@ -108,6 +114,10 @@ function wrongUnit(number: string, unit: string, { name, units }: Dimension): st
     return `is ambiguous; write "${number}min" for minutes or "${number}ms" for milliseconds`;
   }
   return `has no ${name} unit "${unit}"; ${suggest(unit, plain(units))}`;
+}
+
+function shortened(value: number): string {
+  return String(Number(value.toPrecision(10)));
 }
 
 const PRINTED: Record<Printed["name"], readonly [string, number][]> = {

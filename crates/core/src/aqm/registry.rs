@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use super::{
     Aqm, LinkInfo, Marking, Overflow, Pkt, Qdisc, Room, Separation, cake, cnq, codel, curvy_red,
     deltic, docsis, dualpi2, dualpi2_rfc9332, fifo, fq, fq_codel, fq_pie, lfq_cobalt, netem, own,
-    pfifo_fast, pi2, pie, red, sfq, tbf, twin_codel_af,
+    pfifo_fast, pi2, pie, printed, red, sfq, tbf, twin_codel_af,
 };
 use crate::params::{self, Changed, Described, Gauge, Info, Refused};
 use crate::rng::Rng;
@@ -71,16 +71,19 @@ fn as_map<S: Serializer>(pairs: &[(String, String)], to: S) -> Result<S::Ok, S::
     to.collect_map(pairs.iter().map(|(key, value)| (key, value)))
 }
 
-/// Reads the arguments of `tc qdisc replace … root`.
+/// Reads the arguments of `tc qdisc replace … root`, or a line of `tc qdisc show`.
 ///
 /// # Errors
 /// One sentence that names the qdisc, the keyword, the value and the fix.
 pub fn parse(text: &str) -> Result<QdiscConfig, Refused> {
     let mut words = text.split_whitespace();
     let name = words.next().ok_or(Refused::Empty)?;
-    if let Some(own) = own::OwnQdisc::parse(name, words.clone()) {
+    if let Some(own) = own::OwnQdisc::parse(name, words) {
         return own.map(QdiscConfig::Own);
     }
+    let text = printed::as_read(text);
+    let mut words = text.split_whitespace();
+    let name = words.next().ok_or(Refused::Empty)?;
     parse_named(name, words).unwrap_or_else(|| {
         let names = listing().into_iter().map(|entry| entry.info.name);
         let hint = params::hint(name, names, "the qdiscs are");
@@ -127,6 +130,7 @@ impl QdiscConfig {
     /// # Errors
     /// One sentence that names the qdisc, the keyword, the value and the fix.
     pub fn changed(&self, text: &str) -> Result<Changed<QdiscConfig>, Refused> {
+        let text = &*printed::as_read(text);
         let words = text.split_whitespace();
         let same = words.clone().next() == Some(self.name());
         let found = same.then(|| self.changed_by(words.skip(1))).transpose()?;

@@ -14,6 +14,7 @@ use super::tbf::{CELL, CELL_PAYLOAD};
 use super::tree::ClassSpec;
 use super::{
     Aqm, Backlog, Classes, Dropped, LinkInfo, Pkt, QueueCx, ReadsHosts, ReadsSacks, TcpHeader,
+    printed,
 };
 use crate::ecn::Ecn;
 use crate::params::kinds::{choice, count, params, signed};
@@ -92,7 +93,7 @@ impl<'de> Deserialize<'de> for StabConfig {
 pub fn split(text: &str) -> Result<(Option<StabConfig>, String), Refused> {
     let words: Vec<&str> = text.split_whitespace().collect();
     if words.first() != Some(&StabConfig::NAME) {
-        return Ok((None, text.to_owned()));
+        return Ok((None, printed::as_read(text).into_owned()));
     }
     // As tc does: pairs as long as a word begins one of its keywords, and what comes then is the qdisc.
     let is_its = |word: &&str| StabConfig::ABBREVIATED.iter().any(|name| name.starts_with(*word));

@@ -20,6 +20,7 @@ use serde::Deserialize;
 
 use self::htb::Htb;
 use super::hosts::Hosts;
+use super::printed;
 use super::priorities::{PRIOMAP, PRIORITIES, priority};
 use super::registry::{self, QdiscConfig};
 use super::{
@@ -134,6 +135,7 @@ pub enum Root {
 impl Root {
     /// Reads its words; `None`: that is no queue with classes.
     pub fn parse(text: &str) -> Option<Result<Root, Refused>> {
+        let text = printed::as_read(text);
         let mut words = text.split_whitespace();
         match words.next()? {
             HtbConfig::NAME => Some(params::read_words(words).map(Root::Htb)),

@@ -12,7 +12,7 @@ from l4slab.base import units
 from l4slab.base.errors import InputError, suggest
 from l4slab.base.values import Keys
 from l4slab.experimentfile import classes
-from l4slab.experimentfile.tc import remedy
+from l4slab.experimentfile.tc import remedy, unitless
 
 Kind = Literal["drops", "marks", "dual", "fair", "other"]
 # What the kinds of queue are called.
@@ -77,6 +77,8 @@ class Case:
         except ValueError as error:
             wrong = remedy(self.qdisc) or f": {error}"
             raise InputError(f'= "{self.qdisc}"{wrong}', key="--qdisc") from None
+        if wrong := unitless(self.qdisc):
+            raise InputError(f'= "{self.qdisc}"{wrong}', key="--qdisc")
         if canonical.split()[0] in ("netem", "tbf"):
             text = f'= "{self.qdisc}" is a shaper or an emulator, and the link has its rate already'
             raise InputError(f"{text}; name the queue in it, such as pfifo", key="--qdisc")
