@@ -566,8 +566,8 @@ WITHOUT_UNIT = {
         '"delay 9" has no unit in "delay 9"',
     ),
     "a change of a medium": (
-        '[link.air]\nmedium = "leo"\nqdisc = "pfifo"\n[[at]]\ntime = "0.5s"\n"link.air.medium" = "pop 5"\n',
-        'link.air.medium = "pop 5" has no unit',
+        '[link.air]\nmedium = "leo"\nqdisc = "pfifo"\n[[at]]\ntime = "0.5s"\n"link.air.medium" = "leo pop 5"\n',
+        'link.air.medium = "leo pop 5" has no unit',
     ),
 }
 
@@ -606,7 +606,7 @@ SHOWN = {
     "qdisc fq 800e: root refcnt 2 limit 10000p flow_limit 100p buckets 1024 orphan_mask 1023 bands 3 priomap 1 2 2 2 1 "
     "2 0 0 1 1 1 1 1 1 1 1 weights 589824 196608 65536 quantum 3028b initial_quantum 15140b maxrate 10Mbit "
     "low_rate_threshold 550Kbit refill_delay 40ms ce_threshold 5ms timer_slack 10us horizon 10s horizon_drop": (
-        "fq maxrate 10mbit ce_threshold 5ms"
+        "fq maxrate 10mbit ce_threshold 5ms timer_slack 10us horizon 10s horizon_drop"
     ),
     "qdisc red 8010: root refcnt 2 limit 60000b min 5000b max 15000b harddrop adaptive avpkt 1000": (
         "red limit 60000 min 5000 max 15000 avpkt 1000 harddrop adaptive"
