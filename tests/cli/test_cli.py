@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,8 +19,10 @@ from l4slab.base.packaged import studies
 from l4slab.campaign import executors
 from l4slab.cli import cli, main
 from l4slab.engines import sim
+from l4slab.engines.contract import Finding
 from l4slab.engines.registry import get_engine
 from l4slab.sweep import Run
+from l4slab.tools import doctor
 
 FILE = """
 duration = "500ms"
@@ -56,6 +60,72 @@ def test_the_script_and_the_module(file: Path) -> None:
         done = subprocess.run([*command, "run", str(file.parent)], capture_output=True, text=True)
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr.count("\n") == 1
+
+
+def test_the_commands_are_listed_in_groups_with_whole_sentences(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["--help"]) == 0
+    shown = capsys.readouterr().out
+    assert "..." not in shown.partition("\n")[2]
+    for name in cli.commands:
+        assert shown.count(f"\n  {name} ") == 1, name
+    for group in ("Begin", "Run", "Results", "Questions", "Machine"):
+        assert f"\n{group}:\n" in shown
+
+
+def test_short_options(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["-V"]) == 0
+    assert capsys.readouterr().out == f"l4slab {_core.version()}\n"
+    assert main(["run", "-q", str(file), "--out", str(tmp_path / "out")]) == 0
+    shown = capsys.readouterr()
+    assert shown.err == ""
+    assert "Flows, mean over trials" in shown.out
+
+
+def test_the_standard_input_is_an_experiment(
+    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(file.parent)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(file.read_bytes())))
+    assert main(["run", "-", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert Path(told["folder"]) == Path("results/stdin")
+    assert {row["experiment"] for row in told["flows"]} == {"stdin"}
+
+
+def test_a_wrong_standard_input(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"duration = 5")))
+    assert main(["run", "-", "--dry-run"]) == 2
+    assert capsys.readouterr().err.startswith("l4slab: stdin.toml: ")
+
+
+def test_doctor_does_not_call_absent_things_ok(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = [Finding("a", True, "there"), Finding("b", True, "not there", absent=True), Finding("c", False, "broken")]
+    monkeypatch.setattr(doctor, "examine", lambda: iter(found))
+    assert main(["doctor"]) == 1
+    signs = [line.split()[:2] for line in capsys.readouterr().out.splitlines()]
+    assert signs == [["ok", "a"], ["-", "b"], ["no", "c"]]
+
+
+def test_init_writes_a_study(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["init", "--study", "fast-lane"]) == 0
+    command = capsys.readouterr().out.split("run it with: l4slab ")[1].split()
+    for file in studies()["fast-lane"]:
+        assert (tmp_path / "fast-lane" / file.name).read_bytes() == file.read_bytes()
+    assert main([*command, "--dry-run"]) == 0
+    capsys.readouterr()
+    assert main(["init", "--study", "fast-lane"]) == 2
+    assert "fast-lane: exists already" in capsys.readouterr().err
+    assert main(["init", "--study", "fast-lain"]) == 2
+    assert 'did you mean "fast-lane"' in capsys.readouterr().err
+    assert main(["init", "--study", "fast-lane", "--preset", "call"]) == 2
 
 
 def test_help() -> None:

@@ -526,6 +526,12 @@ ARGUMENTS = {
     "export of nothing": (["export", "OUT"], ["OUT", "l4slab report OUT"]),
     "export to a format": (["export", "OUT", "--xlsx"], ["--xlsx", "l4slab export --help"]),
     "unknown study": (["reproduce", "fast-line"], ["fast-line", "fast-lane"]),
+    "no comparison": (["agree", "nothing"], ["nothing is neither", "access, bbr, bfifo", "l4slab list comparisons"]),
+    "a comparison's near name": (["agree", "dulpi2"], ["dulpi2", 'did you mean "dualpi2"?']),
+    "an unknown column": (
+        ["run", "FILE", "--where", "durations = 1"],
+        ['there is no "durations"', 'did you mean "duration" or', "or a factor (trial)?"],
+    ),
     "unknown list": (["list", "qdisc"], ["qdisc", '"qdiscs"']),
     "nothing that can be listed": (["list", "zzz"], ["zzz", '"l4slab list"', "qdiscs"]),
 }
@@ -555,7 +561,10 @@ def test_a_number_without_a_unit_is_refused(qdisc: str, tmp_path: Path, capsys: 
 
 
 WITHOUT_UNIT = {
-    "a medium": ('[link.air]\nmedium = "leo pop 5"\nqdisc = "pfifo"\n', 'link.air.medium = "leo pop 5" has no unit in "pop 5"'),
+    "a medium": (
+        '[link.air]\nmedium = "leo pop 5"\nqdisc = "pfifo"\n',
+        'link.air.medium = "leo pop 5" has no unit in "pop 5"',
+    ),
     "a change": ('[[at]]\ntime = "0.5s"\n"link.bottleneck.qdisc" = "pie target 9"\n', 'has no unit in "target 9"'),
     "an impairment": (
         '[impair.w]\nnetem = "delay 5"\nbefore = "bottleneck"\n',

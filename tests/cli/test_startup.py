@@ -60,6 +60,11 @@ def test_the_package_fetches_a_name_when_it_is_asked_for() -> None:
         ("l4slab run --engine l", ["plain,linux"]),
         ("l4slab list dualpi2_", ["plain,dualpi2_rfc9332"]),
         ("l4slab list pragu", ["plain,prague"]),
+        ("l4slab advise --qdisc dualpi2_", ["plain,dualpi2_rfc9332"]),
+        ("l4slab advise --rival pragu", ["plain,prague"]),
+        ("l4slab matrix --queue fq_", ["plain,fq_codel", "plain,fq_pie"]),
+        ("l4slab matrix quinn:cu", ["plain,quinn:cubic"]),
+        ("l4slab check --stack quin", ["plain,quinn"]),
         ("l4slab agree red-", ["plain,red-tcp", "plain,red-udp"]),
     ],
 )

@@ -24,7 +24,7 @@ from websockets.exceptions import ConnectionClosedError, InvalidStatus
 from websockets.sync.client import connect
 from websockets.typing import Origin
 
-from .conftest import ENGINES, Client, serving, socket_of
+from .conftest import ENGINES, PAGE, Client, serving, socket_of
 
 
 def fetch(address: str, path: str | None = None, **headers: str) -> http.client.HTTPResponse:
@@ -64,7 +64,19 @@ def test_the_page_is_told_where_its_engines_are_and_may_load_nothing(address: st
 def test_nothing_is_given_without_the_token(address: str, query: str) -> None:
     answer = fetch(address, f"/{query}")
     assert answer.status == 403
-    assert "the token is wrong or missing" in answer.read().decode()
+    said = answer.read().decode()
+    assert "the token is wrong or missing" in said
+    assert "copy the whole address" in said
+
+
+def test_the_page_begins_with_the_run_and_its_address_is_short(tmp_path: Path) -> None:
+    file = tmp_path / "page.html"
+    file.write_text(PAGE)
+    run: Any = {"duration_ns": 10**9, "links": [{"name": "</script>"}]}
+    with serving(Server(ENGINES, file, run)) as address:
+        assert len(address) < 100
+        text = fetch(address, f"/?{urlsplit(address).query}").read().decode()
+        assert json.loads(text.split('type="application/json">')[1].split("</script>")[0])["run"] == run
 
 
 @pytest.mark.parametrize(

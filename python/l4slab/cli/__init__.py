@@ -28,6 +28,7 @@ from l4slab.cli import (
     machine,
     matrix,
     new,
+    options,
     outcomes,
     running,
     schema,
@@ -38,9 +39,41 @@ from l4slab.cli import (
 )
 from l4slab.engines import registry
 
+_GROUPS = {
+    "Begin": (start.init, listing.list_, schema.schema, start.trace, new.new),
+    "Run": (running.run, running.reproduce, live.live, bottleneck.bottleneck, bottleneck.replay),
+    "Results": (folders.status, folders.report, outcomes.compare, outcomes.export),
+    "Questions": (advising.advise, checking.check, searching.search, agreeing.agree, matrix.matrix),
+    "Machine": (machine.doctor, machine.linux, stacks.stacks),
+}
+_WITH_PROGRESS = (
+    running.run,
+    running.reproduce,
+    folders.report,
+    advising.advise,
+    checking.check,
+    searching.search,
+    agreeing.agree,
+    matrix.matrix,
+)
+# The first sentence of a command's help, however long.
+_WHOLE = 1000
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(_core.version(), prog_name="l4slab", message="%(prog)s %(version)s")
+
+class _Grouped(click.Group):
+    """Lists its commands in groups, each with its first sentence."""
+
+    def format_commands(self, _context: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the groups."""
+        width = max(len(name) for name in self.commands)
+        for title, commands in _GROUPS.items():
+            with formatter.section(title):
+                rows = [((one.name or "").ljust(width), one.get_short_help_str(_WHOLE)) for one in commands]
+                formatter.write_dl(rows)
+
+
+@click.group(cls=_Grouped, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(_core.version(), "-V", "--version", prog_name="l4slab", message="%(prog)s %(version)s")
 def cli() -> None:
     """Show how L4S and today's traffic share a bottleneck, before anyone deploys it.
 
@@ -49,31 +82,10 @@ def cli() -> None:
     require_folder()
 
 
-for _command in (
-    start.init,
-    schema.schema,
-    start.trace,
-    new.new,
-    running.run,
-    folders.report,
-    live.live,
-    bottleneck.bottleneck,
-    bottleneck.replay,
-    running.reproduce,
-    folders.status,
-    outcomes.compare,
-    outcomes.export,
-    searching.search,
-    agreeing.agree,
-    checking.check,
-    advising.advise,
-    listing.list_,
-    stacks.stacks,
-    matrix.matrix,
-    machine.linux,
-    machine.doctor,
-):
+for _command in (one for _commands in _GROUPS.values() for one in _commands):
     cli.add_command(_command)
+for _command in _WITH_PROGRESS:
+    options.quiet(_command)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -6,9 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 import click
-from click.shell_completion import CompletionItem
 
-from l4slab import _core
 from l4slab.cli import options, terminal
 from l4slab.cli.terminal import Column
 
@@ -19,17 +17,23 @@ if TYPE_CHECKING:
 _BEFORE_THE_TABLE = 4
 
 
-def _rivals(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    found = [CompletionItem(one["name"], help=one["summary"]) for one in _core.controllers()]
-    return [item for item in found if item.value.startswith(incomplete)]
-
-
 @click.command()
 @click.option("--rate", required=True, metavar="RATE", help="Rate of the bottleneck, such as 20Mbit.")
 @click.option("--rtt", required=True, metavar="TIME", help="Round-trip time without queues, such as 30ms.")
-@click.option("--qdisc", required=True, metavar="TC", help='Queue of the bottleneck, as for tc: "codel ecn".')
 @click.option(
-    "--rival", default="cubic", show_default=True, metavar="CC", shell_complete=_rivals, help="Controller of the rival."
+    "--qdisc",
+    required=True,
+    metavar="TC",
+    shell_complete=options.qdisc_names,
+    help='Queue of the bottleneck, as for tc: "codel ecn".',
+)
+@click.option(
+    "--rival",
+    default="cubic",
+    show_default=True,
+    metavar="CC",
+    shell_complete=options.controller_names,
+    help="Controller of the rival.",
 )
 @click.option("--flows", default="1", show_default=True, metavar="N|P+R", help="Flows of each, or Prague+rivals.")
 @click.option("--buffer", type=float, metavar="BDP", help="The queue's limit in bandwidth-delay products.")
@@ -66,7 +70,7 @@ def advise(
     settings = dict(options.setting(text) for text in given)
     case = advice.case(rate, rtt, qdisc, rival, flows, buffer, rival_ecn, settings, duration)
     folder = out or options.results_folder(f"advise-{_as_name(case)}")
-    found = advice.judge(case, folder, workers, terminal.err())
+    found = advice.judge(case, folder, workers, terminal.progress())
     if as_json:
         terminal.as_json(advice.document(found) | {"exit_status": 0})
     else:

@@ -90,7 +90,7 @@ def agree(
         return 0
     if out is None:
         raise click.UsageError("--out is missing; give a folder for the results, such as --out agreement")
-    result = agreement.agree(files, out, workers, trials, terminal.err(), engine or KERNEL)
+    result = agreement.agree(files, out, workers, trials, terminal.progress(), engine or KERNEL)
     outputs.write(lambda: agreement_outcome(result))
     return _show_agreement(result)
 
@@ -117,7 +117,7 @@ def _random(
         return 0
     if out is None:
         raise click.UsageError("--out is missing; give a folder for the results, such as --out random")
-    found = random.agree(files, count, seed, out, engine, workers, terminal.err(), reduce)
+    found = random.agree(files, count, seed, out, engine, workers, terminal.progress(), reduce)
     outputs.write(lambda: random_outcome(found))
     wrong = [*found.of("different"), *found.of("undecided")]
     if wrong:
@@ -165,7 +165,7 @@ def _two_kernels(
         return 0
     if out is None or is_url(out):
         raise click.UsageError("--out is missing or no folder; give one for the results, such as --out kernels")
-    result = two.agree(files, names, usable(out), workers, trials, console=terminal.err())
+    result = two.agree(files, names, usable(out), workers, trials, console=terminal.progress())
     outputs.write(lambda: kernels_outcome(result, names))
     changed = metrics.rows_of(result.worst(), changes.ChangedRow)
     if changed:

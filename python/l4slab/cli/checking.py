@@ -34,7 +34,12 @@ def _controllers(_context: click.Context, _parameter: click.Parameter, incomplet
 @click.argument("cc", metavar="[CC]", required=False, shell_complete=_controllers)
 @click.option("--option", "given", multiple=True, metavar="NAME=VALUE", help="An option of the congestion control.")
 @click.option("--media", is_flag=True, help="CC is for media: the test cases of RFC 8867 and 8869.")
-@click.option("--stack", metavar="NAME", help="Judge a packaged stack (l4slab list stacks); CC is its controller.")
+@click.option(
+    "--stack",
+    metavar="NAME",
+    shell_complete=options.stack_names,
+    help="Judge a packaged stack (l4slab list stacks); CC is its controller.",
+)
 @click.option("--server", metavar="COMMAND", help="Judge a program: command of its server.")
 @click.option("--client", metavar="COMMAND", help="Command of its client, which sends until it is stopped.")
 @click.option("--sender", type=click.Choice(["client", "server"]), help="The end that sends; default: the client.")
@@ -113,7 +118,7 @@ def check(
         for experiment, why in () if as_json else asked.lacking.items():
             terminal.say(f"{experiment}: not measured, {why}")
         return 0
-    card = checking.judge(asked, folder, engine, workers, terminal.err())
+    card = checking.judge(asked, folder, engine, workers, terminal.progress())
     if not is_url(folder):
         verdicts.write(Path(folder) / "card.json", terminal.json_of(document(card)) + "\n")
     if badge_file is not None:

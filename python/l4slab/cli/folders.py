@@ -31,7 +31,7 @@ def report(folder: str, browse: bool, figures: str | None) -> int:
         raise click.UsageError(
             f"--open shows a folder of this machine, and {folder} is a URL; open its report.html there"
         )
-    terminal.out().print(campaign.report(folder, figures, terminal.err()), soft_wrap=True, markup=False)
+    terminal.out().print(campaign.report(folder, figures, terminal.progress()), soft_wrap=True, markup=False)
     if figures is not None:
         terminal.out().print(f"{Path(folder) / 'figures'}", soft_wrap=True, markup=False)
     if browse:

@@ -52,14 +52,13 @@ def live(file: Path | None, where: str | None, port: int | None, browse: bool | 
     from l4slab.live.server import Server, serve
 
     def tell(address: str) -> None:
-        address += page.fragment(run) if run else ""
         terminal.say(address)
         sys.stdout.flush()
         terminal.err().print("until Ctrl-C", markup=False)
         if _has_browser() if browse is None else browse:
             webbrowser.open(address)
 
-    serve(Server(), port or 0, tell)
+    serve(Server(run_first=run), port or 0, tell)
     return 0
 
 

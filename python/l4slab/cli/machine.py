@@ -125,7 +125,10 @@ def execute(command: tuple[str, ...], writable: tuple[Path, ...], name: str, tel
 @click.command()
 @options.as_json
 def doctor(as_json: bool) -> int:
-    """Show what this machine can run, and what is missing."""
+    """Show what this machine can run, and what is missing.
+
+    A minus marks what is not there and only some commands need. The exit status is 1 where something is wrong.
+    """
     from rich.markup import escape
     from rich.table import Table
 
@@ -138,6 +141,7 @@ def doctor(as_json: bool) -> int:
         return status
     table = Table(box=None, pad_edge=False, show_header=False)
     for finding in findings:
-        table.add_row("ok" if finding.ok else "[red]no[/]", finding.what, escape(finding.text))
+        sign = "[red]no[/]" if not finding.ok else "-" if finding.absent else "ok"
+        table.add_row(sign, finding.what, escape(finding.text))
     terminal.out().print(table)
     return status

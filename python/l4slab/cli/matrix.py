@@ -31,8 +31,15 @@ _ENGINE = click.option(
 
 
 @click.command()
-@click.argument("stacks", nargs=-1, metavar="[STACK[:CC]]...")
-@click.option("--queue", "queues", multiple=True, metavar="QDISC", help="A queue; default: pfifo and dualpi2.")
+@click.argument("stacks", nargs=-1, metavar="[STACK[:CC]]...", shell_complete=options.stack_names)
+@click.option(
+    "--queue",
+    "queues",
+    multiple=True,
+    metavar="QDISC",
+    shell_complete=options.qdisc_names,
+    help="A queue; default: pfifo and dualpi2.",
+)
 @click.option(
     "--against",
     "rivals",
@@ -111,7 +118,7 @@ def matrix(
     asked = tool.on_paths(one, rates, rtts)
     if dry_run:
         return _dry_run(asked, engine, out, as_json)
-    found = tool.run(asked, out, engine, workers, terminal.err())
+    found = tool.run(asked, out, engine, workers, terminal.progress())
     differences, judged = _compared(baseline, out, fail_on)
     command = _command(asked, stacks, queues, out)
     page = _written(found, out, command, engine, differences, judged)
@@ -132,7 +139,7 @@ def matrix(
 
 
 @click.command()
-@click.argument("stacks", nargs=-1, metavar="[STACK[:CC]]...")
+@click.argument("stacks", nargs=-1, metavar="[STACK[:CC]]...", shell_complete=options.stack_names)
 @click.option("--out", default="results/prove", show_default=True, metavar="DIR", help="Folder for the results.")
 @_ENGINE
 @options.workers
@@ -143,7 +150,7 @@ def prove(stacks: tuple[str, ...], out: str, engine: str, workers: int | None, a
 
     options.refuse_empty(out=out)
     asked = tool.Asked(tool.rows(stacks), [tool.fifo("20Mbit", "20ms")], [tool.ALONE], duration="10s", qlog=True)
-    found = tool.run([asked], out, engine, workers, terminal.err())
+    found = tool.run([asked], out, engine, workers, terminal.progress())
     status = 0 if found.is_whole else 1
     if as_json:
         terminal.as_json({"proofs": [asdict(proof) for proof in found.proofs], "exit_status": status})

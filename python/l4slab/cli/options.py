@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
 
 from l4slab import _core
 from l4slab.base.packaged import comparisons, studies
+from l4slab.cli import terminal
 from l4slab.engines.registry import DEFAULT, ENGINES, engines, folder_name
 
 
@@ -49,6 +52,38 @@ def listed_names(_context: click.Context, _parameter: click.Parameter, incomplet
     ]
     named = [CompletionItem(name) for name in (*studies(), *comparisons())]
     return [item for item in (*kinds, *described, *named) if item.value.startswith(incomplete)]
+
+
+def qdisc_names(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Completes the name of a queue."""
+    return _named(_core.qdiscs(), incomplete)
+
+
+def controller_names(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Completes the name of a congestion control."""
+    return _named(_core.controllers(), incomplete)
+
+
+def stack_names(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Completes the name of a packaged stack, and behind a colon its congestion control."""
+    from l4slab import stacks
+
+    name, colon, _ = incomplete.partition(":")
+    if colon and name in stacks.names():
+        controls = stacks.find(name).recipe.controllers
+        return [CompletionItem(text) for cc in controls if (text := f"{name}:{cc}").startswith(incomplete)]
+    found = [(name, stacks.find(name).recipe.summary) for name in stacks.names() if name.startswith(incomplete)]
+    return [CompletionItem(name, help=summary) for name, summary in found]
+
+
+def _named(entries: Iterable[Mapping[str, Any]], incomplete: str) -> list[CompletionItem]:
+    names = [CompletionItem(one["name"], help=one["summary"]) for one in entries]
+    return [item for item in names if item.value.startswith(incomplete)]
+
+
+def stem(file: Path) -> str:
+    """The name of an experiment file, or of the standard input."""
+    return "stdin" if str(file) == "-" else file.stem
 
 
 def refuse_empty(**given: str | None) -> None:
@@ -96,3 +131,12 @@ report = click.option(
     "--report/--no-report", default=True, help="Write report.html; l4slab report DIR writes it later."
 )
 as_json = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, for scripts.")
+
+
+def _be_quiet(context: click.Context, _parameter: click.Parameter, is_quiet: bool) -> None:
+    context.meta[terminal.QUIET] = is_quiet
+
+
+quiet = click.option(
+    "-q", "--quiet", is_flag=True, expose_value=False, callback=_be_quiet, help="No progress and no notes."
+)

@@ -73,13 +73,13 @@ def run(
     duration: str | None,
     how: _How,
 ) -> int:
-    """Run experiment files. After an interruption the same command resumes.
+    """Run experiment files; - is the standard input. After an interruption the same command resumes.
 
     A KEY is dotted as in [sweep], such as link.NAME.rate or flow.*.rtt, or the name of a factor, whose VALUE is one of
     its levels.
     """
     if out is None and len(files) == 1:
-        out = options.results_folder(files[0].stem, how.engine)
+        out = options.results_folder(options.stem(files[0]), how.engine)
     if out is None and not how.dry_run:
         raise click.UsageError("--out is missing; give several files one folder for the results, such as --out results")
     from l4slab.experimentfile.changed import value_of
@@ -141,7 +141,7 @@ def _run(
         how.engine,
         how.workers,
         how.dask,
-        console=terminal.err(),
+        console=terminal.progress(),
         where=how.where,
         subset=subset,
         captures=how.captures,

@@ -77,7 +77,7 @@ def search(
     if dry_run:
         return _estimate(file, budget, engine, as_json)
     found = searching.search(
-        file, folder, budget, engine, workers, dask, optimiser, seed, cases, kernel, at_most, terminal.err()
+        file, folder, budget, engine, workers, dask, optimiser, seed, cases, kernel, at_most, terminal.progress()
     )
     return _show(found, as_json)
 

@@ -10,7 +10,7 @@ from click.shell_completion import CompletionItem
 
 from l4slab.base.errors import InputError, suggest
 from l4slab.base.paths import unwritable, usable
-from l4slab.cli import schema, terminal
+from l4slab.cli import options, schema, terminal
 
 # What `init` can start from: the file `presets/NAME.toml`, and what it asks.
 PRESETS = {
@@ -31,18 +31,29 @@ def _presets(_context: click.Context, _parameter: click.Parameter, begun: str) -
 
 
 @click.command()
-@click.argument("name", default="experiment", metavar="[NAME]")
+@click.argument("name", required=False, metavar="[NAME]")
 @click.option(
     "--preset",
     metavar="PRESET",
     shell_complete=_presets,
     help="Start from " + ", ".join(f"{name} ({text})" for name, text in PRESETS.items()) + ".",
 )
-def init(name: str, preset: str | None) -> int:
+@click.option(
+    "--study",
+    metavar="STUDY",
+    shell_complete=options.study_names,
+    help="Write the files of this study into the folder NAME instead; default: its name.",
+)
+def init(name: str | None, preset: str | None, study: str | None) -> int:
     """Write NAME.toml (default: experiment.toml), a commented experiment that runs.
 
     Also write l4slab.schema.json beside it, with which an editor completes and checks keys (l4slab schema).
     """
+    if study is not None:
+        if preset is not None:
+            raise click.UsageError("--study and --preset exclude each other; give one of them")
+        return _init_study(Path(name or study), study)
+    name = name or "experiment"
     if preset is not None and preset not in PRESETS:
         raise InputError(f'= "{preset}" is not a preset; {suggest(preset, PRESETS)}', key="--preset")
     if usable(name).is_dir() or not Path(name).name:
@@ -54,6 +65,24 @@ def init(name: str, preset: str | None) -> int:
     _write_new(file, f"#:schema {schema.NAME}\n{text}")
     _write(file.with_name(schema.NAME), schema.text(), "w")
     terminal.say(f"{file} is written; run it with: l4slab run {file}")
+    return 0
+
+
+def _init_study(folder: Path, name: str) -> int:
+    from l4slab.base.packaged import study
+
+    files = study(name)
+    sources = [file for file in sorted(files[0].parent.iterdir()) if file.is_file() and not file.name.startswith("_")]
+    try:
+        usable(folder).mkdir(parents=True)
+        for source in sources:
+            (folder / source.name).write_bytes(source.read_bytes())
+    except FileExistsError:
+        raise InputError("exists already; give another NAME, or remove it", file=folder) from None
+    except OSError as error:
+        raise unwritable(folder, error) from None
+    names = " ".join(str(folder / file.name) for file in files)
+    terminal.say(f"The study is in {folder}; run it with: l4slab run {names} --out results/{folder.name}")
     return 0
 
 

@@ -149,7 +149,7 @@ def show_results(results: Results, as_json: bool = False) -> int:
         terminal.err().print(f"l4slab: {len(more)} more runs failed")
     for note in results.notes:
         if LEFT_OUT in note:
-            terminal.err().print(note, markup=False)
+            terminal.progress().print(note, markup=False)
     tallied = _tallied(results.claims)
     if tallied:
         terminal.say("")

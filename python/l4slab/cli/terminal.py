@@ -11,12 +11,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
+import click
+
 from l4slab.base.errors import InputError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 ROWS_SHOWN = 40
+QUIET = "l4slab.quiet"  # of a command's context
 # A column of sentences is folded into lines, not shorter than this.
 _LINE = 32
 _GAP = 2
@@ -116,6 +119,14 @@ def err() -> Console:
     from rich.console import Console
 
     return Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def progress() -> Console:
+    """The standard error output for progress and notes, which --quiet switches off."""
+    console = err()
+    context = click.get_current_context(silent=True)
+    console.quiet = context is not None and bool(context.meta.get(QUIET))
+    return console
 
 
 def say(text: str, stderr: bool = False) -> None:

@@ -69,11 +69,15 @@ def file_name(flow: str) -> str:
 
 @dataclass(frozen=True)
 class Finding:
-    """A line of `l4slab doctor`; where it is not `ok`, `text` says what to do."""
+    """A line of `l4slab doctor`; where it is not `ok`, `text` says what to do.
+
+    What is `absent` is needed by some commands only, and is no fault of the machine.
+    """
 
     what: str
     ok: bool
     text: str
+    absent: bool = False
 
 
 @dataclass(frozen=True)
@@ -206,7 +210,8 @@ class Engine(ABC):
 
     def examine(self) -> Iterator[Finding]:
         """Its lines in `l4slab doctor`. A missing engine is no defect."""
-        yield Finding(self.name, True, self.lacking() or f"build {self.version()}")
+        sentence = self.lacking()
+        yield Finding(self.name, True, sentence or f"build {self.version()}", absent=sentence is not None)
 
     @classmethod  # noqa: B027  (an engine without processes has nothing to do)
     def stop(cls) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import sys
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
-from typing import TypedDict
+from typing import TextIO, TypedDict
 
 from l4slab.base import paths
 from l4slab.base.errors import InputError, one_line, suggest
@@ -38,6 +40,7 @@ _STATEMENTS = ("claim", "published", "figure", "table", "cause")
 _LISTS = ("flow", "at", "rewrite", "skip", *_STATEMENTS)
 SECTIONS = (*_TABLES, *_LISTS)
 # Names are parts of dotted keys and of {placeholders}.
+_STANDARD_INPUT = "-"
 _RESERVED = '.*{}":/'
 
 
@@ -120,7 +123,7 @@ class Experiment:
 
 
 def load(path: Path | str, trials: int | None = None, changes: Mapping[str, Value] | None = None) -> Experiment:
-    """Read an experiment file and check its structure.
+    """Read an experiment file, or the standard input as stdin.toml if `path` is "-", and check its structure.
 
     `trials` replaces the file's number of them, `changes` other values by dotted key (`l4slab.experimentfile.changed`),
     in `source` too.
@@ -128,10 +131,14 @@ def load(path: Path | str, trials: int | None = None, changes: Mapping[str, Valu
     by those who evaluate them.
     Raises InputError.
     """
-    file = paths.usable(path)
+    is_typed = str(path) == _STANDARD_INPUT
+    file = Path("stdin.toml") if is_typed else paths.usable(path)
     try:
-        with file.open("rb") as opened:
-            source = opened.read(bounds.FILE_BYTES + 1)
+        if is_typed:
+            source = _standard_input(sys.stdin)
+        else:
+            with file.open("rb") as opened:
+                source = opened.read(bounds.FILE_BYTES + 1)
     except FileNotFoundError:
         raise InputError(f"there is no such file; {_instead_of(file)}", file=file) from None
     except IsADirectoryError:
@@ -144,6 +151,12 @@ def load(path: Path | str, trials: int | None = None, changes: Mapping[str, Valu
             f"has more than {bounds.FILE_BYTES >> 20} MiB, so it is no experiment file; give one", file=file
         )
     return parse(source, file, trials, changes)
+
+
+@cache
+def _standard_input(stream: TextIO) -> bytes:
+    """What it gives, once for all that read the file."""
+    return stream.buffer.read(bounds.FILE_BYTES + 1)
 
 
 def parse(

@@ -1,6 +1,6 @@
 """`l4slab live`: gives out the page on 127.0.0.1 and connects it with engines over WebSockets.
 
-    GET /?token=T                      the page
+    GET /?token=T                      the page, with the run that it begins with
     GET /socket?engine=native&token=T  a WebSocket of one session: requests and answers as in docs/live.md, both with
                                        the request's `id`, one answered after the other
 
@@ -37,12 +37,17 @@ from websockets.http11 import Request, Response
 
 from l4slab.base import system
 from l4slab.base.errors import InputError
+from l4slab.base.run import Run
 from l4slab.engines.contract import Live
 from l4slab.live import bounds, page
 from l4slab.live.sessions import Session, engines, refused
 
 ADDRESS = "127.0.0.1"
 _HOST = re.compile(rf"({re.escape(ADDRESS)}|localhost)(:[0-9]+)?")
+_LOCKED = (
+    "the token is wrong or missing; copy the whole address, up to the end of its token, from the terminal in which "
+    "l4slab live runs: each start has a new one"
+)
 _CLOSING_S = 1.0  # for a page to say goodbye
 _HEADERS = {
     "Cache-Control": "no-store",
@@ -55,10 +60,11 @@ _HEADERS = {
 
 @dataclass
 class Server:
-    """The page and its engines. `file` is another build of the page than the package's."""
+    """The page and its engines. `file` is another build of the page than the package's, `run` what it begins with."""
 
     engines: Mapping[str, Live] = field(default_factory=engines)
     file: Path | None = None
+    run_first: Run | None = None
     answer_s: float = bounds.ANSWER_S
     token: str = field(default_factory=lambda: secrets.token_urlsafe(32))
     _sessions: list[Session] = field(default_factory=list)
@@ -109,10 +115,12 @@ class Server:
         if asked.path not in ("/", "/socket"):
             return refuse(404, "there is nothing here; open the address that l4slab live has printed")
         if not hmac.compare_digest(said.get("token", "").encode(), self.token.encode()):
-            return refuse(403, "the token is wrong or missing; open the address that l4slab live has printed")
+            return refuse(403, _LOCKED)
         if asked.path == "/socket":
             if origin != f"http://{host}":
-                return refuse(403, f"the page is of another server: {origin or 'none'}")
+                return refuse(
+                    403, f"the page is of another server: {origin or 'none'}; open the address that l4slab live prints"
+                )
             if said.get("engine") not in self.engines:
                 return refuse(404, f"there is no such engine; there are {', '.join(self.engines)}")
             return None
@@ -120,6 +128,8 @@ class Server:
         why_not = {name: sentence for name, sentence in lacking.items() if sentence is not None}
         engines = [name for name in self.engines if name not in why_not]
         facts: page.Facts = {"socket": f"ws://{host}/socket?token={self.token}", "engines": engines, "why_not": why_not}
+        if self.run_first is not None:
+            facts["run"] = self.run_first
         text = page.document(facts, self.file)
         return _response(connection, 200, "text/html", text, {"Content-Security-Policy": _policy(text, host)})
 

@@ -6,8 +6,9 @@ Values are in SI units: rates in bit/s, times in s, sizes in bytes.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -15,7 +16,7 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from l4slab.base import frames, metrics
-from l4slab.base.errors import InputError, one_line, suggest
+from l4slab.base.errors import InputError, one_line
 from l4slab.base.hints import unquoted
 from l4slab.base.units import si
 from l4slab.experimentfile import Experiment, show
@@ -118,8 +119,15 @@ def _not_evaluated(
         if unknown[1] in experiment.let:
             reason = f'"{unknown[1]}" is no value yet; move it above'
         else:
-            reason = f'there is no "{unknown[1]}" here; {suggest(unknown[1], known)}'
+            reason = f'there is no "{unknown[1]}" here; {_near(unknown[1], known, levels_of(experiment))}'
     return kind(f"= {show(expression)} cannot be evaluated: {reason}", file=experiment.file, key=place)
+
+
+def _near(name: str, known: list[str], factors: Iterable[str]) -> str:
+    """The remedy for an unknown name: near ones, and the factors of the file, which conditions are mostly about."""
+    near = [f'"{one}"' for one in get_close_matches(name, known, n=3)]
+    valid = ", ".join([*(f'"{one}"' if "." in one else one for one in factors), "trial"])
+    return f"did you mean {' or '.join(near)}, or a factor ({valid})?" if near else f"the factors are {valid}"
 
 
 def _one_expression(connection: duckdb.DuckDBPyConnection, expression: str) -> None:

@@ -35,10 +35,10 @@ def examine() -> Iterator[Finding]:
         try:
             yield Finding(library, True, version(library))
         except PackageNotFoundError:
-            yield Finding(library, True, f'not installed; only {who} it (pip install "l4slab[{extra}]")')
+            yield Finding(library, True, f'not installed; only {who} it (pip install "l4slab[{extra}]")', True)
     can, text = forwarder.examine()
     text = text + _outside() if can else f"not available, only l4slab bottleneck needs it: {text}"
-    yield Finding("bottleneck", True, text)
+    yield Finding("bottleneck", True, text, absent=not can)
     yield _page()
     free_gb = shutil.disk_usage(Path.cwd()).free / 1e9
     room = free_gb > 1
@@ -57,7 +57,7 @@ def _page() -> Finding:
     """The page of `l4slab live`. Nothing else needs it, so a missing page is no defect."""
     file = page.built()
     if file is None:
-        return Finding("page", True, "not built, only l4slab live needs it; build it with: ./dev.sh page")
+        return Finding("page", True, "not built, only l4slab live needs it; build it with: ./dev.sh page", True)
     text = page.document()
     alone = "" if page.simulates(text) else ", without the simulator in it (see ./dev.sh page): it needs its server"
     return Finding("page", True, f"{len(text.encode()) / 1000:.0f} kB{alone}")

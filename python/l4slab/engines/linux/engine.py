@@ -164,7 +164,7 @@ class LinuxEngine(Engine):
             first = f"{sentence}; then" if sentence else "build it with:"
             text = "not there, only --engine linux and l4slab agree need it; "
             text += f"install the package {kernels.PACKAGE}, or {first} {_BUILD}"
-            yield Finding(self.name, True, text)
+            yield Finding(self.name, True, text, absent=True)
             return
         if (sentence := tools.missing(tools.RUN_TOOLS) or _lacking(self._kernel)) is not None:
             yield Finding(self.name, False, sentence)

@@ -168,10 +168,10 @@ class RealEngine(Engine):
         return _with_lateness(found, summary)
 
     def examine(self) -> Iterator[Finding]:
-        text = self.lacking()
+        sentence = text = self.lacking()
         if text is None:
             text = f"build {self.version()}, with {', '.join(hosts.controls())} of Linux {platform.release()}"
-        yield Finding(self.name, True, text)
+        yield Finding(self.name, True, text, absent=sentence is not None)
 
 
 def refuse(run: Description, controls: tuple[str, ...], free: tuple[str, ...] | None = None) -> None:

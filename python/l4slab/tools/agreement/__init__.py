@@ -15,7 +15,7 @@ from rich.console import Console
 
 from l4slab.api import campaign
 from l4slab.base import metrics
-from l4slab.base.errors import InputError, suggest
+from l4slab.base.errors import InputError, nearest
 from l4slab.base.packaged import comparisons
 from l4slab.base.paths import usable
 from l4slab.campaign.remote import is_url
@@ -45,8 +45,10 @@ def find(names: Sequence[str]) -> list[Path]:
         elif members := [path for stem, path in packaged.items() if stem.startswith(f"{name}-")]:
             found |= dict.fromkeys(members)
         else:
-            sets = {stem.partition("-")[0] for stem in packaged}
-            raise InputError(f"{name} is neither a file nor a packaged comparison; {suggest(name, [*packaged, *sets])}")
+            sets = sorted({stem.partition("-")[0] for stem in packaged})
+            near = nearest(name, [*packaged, *sets])
+            remedy = f'did you mean "{near}"?' if near else f"{', '.join(sets)} name one or several of them"
+            raise InputError(f"{name} is neither a file nor a packaged comparison; {remedy} (l4slab list comparisons)")
     return list(found)
 
 
