@@ -66,11 +66,11 @@ def _station(link: str, station: str, table: object, medium: str) -> str:
     words: str = table["medium"]
     try:
         _core.check_station(medium, words)
-        wrong = unitless(words, partial(_core.check_station, medium))
+        bare = unitless(words, partial(_core.check_station, medium))
     except ValueError as error:
         raise Problem(place, f"{key}.medium", f"= {show(words)}: {error}") from None
-    if wrong:
-        raise Problem(place, f"{key}.medium", f"= {show(words)}{wrong}")
+    if bare:
+        raise Problem(place, f"{key}.medium", f"= {show(words)}{bare}")
     return words
 
 

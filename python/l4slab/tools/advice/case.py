@@ -77,8 +77,8 @@ class Case:
         except ValueError as error:
             wrong = remedy(self.qdisc) or f": {error}"
             raise InputError(f'= "{self.qdisc}"{wrong}', key="--qdisc") from None
-        if wrong := unitless(self.qdisc):
-            raise InputError(f'= "{self.qdisc}"{wrong}', key="--qdisc")
+        if bare := unitless(self.qdisc):
+            raise InputError(f'= "{self.qdisc}"{bare}', key="--qdisc")
         if canonical.split()[0] in ("netem", "tbf"):
             text = f'= "{self.qdisc}" is a shaper or an emulator, and the link has its rate already'
             raise InputError(f"{text}; name the queue in it, such as pfifo", key="--qdisc")
