@@ -11,7 +11,7 @@ import pytest
 from l4slab.base.errors import InputError
 from l4slab.cli import main
 from l4slab.tools import advice
-from l4slab.tools.advice import Advice, atlas, distance, laboratories, runs
+from l4slab.tools.advice import Advice, atlas, distance, laboratories, runs, words
 from l4slab.tools.advice.case import Case, case
 from l4slab.tools.advice.distance import LEVELS, Distance, Distances, forecast
 
@@ -20,6 +20,12 @@ from l4slab.tools.advice.distance import LEVELS, Distance, Distances, forecast
 def small() -> Advice:
     """A queue in which a rival without ECN has to starve: few packets, so that it is quick."""
     return l4slab.advise("10Mbit", "20ms", "codel ecn", duration="30s", workers=1)
+
+
+def test_it_is_printed_as_its_sentences(small: Advice) -> None:
+    lines = str(small).splitlines()
+    assert lines == words.sentences(small)
+    assert lines[0].startswith("10 Mb/s")
 
 
 # -- cases ------------------------------------------------------------------------------------------------------------

@@ -84,8 +84,9 @@ def judge(
         None if out is None else usable(out),
         report,
     )
+    advice.sentences.extend(words.sentences(advice))
     if out is not None:
-        runs.report_again(asked, out, " ".join(words.sentences(advice)), workers)
+        runs.report_again(asked, out, " ".join(advice.sentences), workers)
     return advice
 
 

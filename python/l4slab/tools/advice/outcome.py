@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from l4slab.tools.advice import atlas, regimes
@@ -40,7 +40,7 @@ class Advice:
 
     `share` is of all Prague flows together. `intervals` has (level, lowest, highest) share. `trials` and `neighbours`
     have the shares of the single runs. `published` is the number of shares that laboratories have published for such
-    queues. `around` has the nearest places of the map.
+    queues. `around` has the nearest places of the map. `sentences` is the advice in words.
     """
 
     case: Case
@@ -56,6 +56,11 @@ class Advice:
     around: list[atlas.Cell]
     folder: Path | None = None
     report: str | None = None
+    sentences: list[str] = field(default_factory=list, repr=False)
+
+    def __str__(self) -> str:
+        """Its sentences, as on the terminal."""
+        return "\n".join(self.sentences)
 
     def interval(self, level: float = 0.8) -> tuple[float, float]:
         """The interval of Prague's share with this probability: 0.5, 0.8 or 0.9. Raises KeyError for others."""
