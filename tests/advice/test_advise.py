@@ -25,7 +25,7 @@ def small() -> Advice:
 def test_it_is_printed_as_its_sentences(small: Advice) -> None:
     lines = str(small).splitlines()
     assert lines == words.sentences(small)
-    assert lines[0].startswith("10 Mb/s")
+    assert lines[1].startswith("Prague's share of the goodput: ")
 
 
 # -- cases ------------------------------------------------------------------------------------------------------------
