@@ -318,7 +318,8 @@ pub struct Ack {
 pub struct AckRtt {
     /// RTT of the newest segment acknowledged, µs.
     pub newest_us: Option<u32>,
-    /// Smoothed RTT in eighths of a microsecond; zero before the first sample.
+    /// Smoothed RTT in eighths of a microsecond; zero before the first sample. As Linux's it has 32 bits: from 536 s on it
+    /// is their largest number.
     pub srtt8: u32,
     pub min_us: u32,
 }

@@ -4,17 +4,17 @@
 /// When and what.
 type Sample = (u32, u32);
 
-/// See the module. The unit of time is the caller's.
+/// See the module. The unit of time is the caller's, whose clock may come round.
 #[derive(Clone, Copy, Debug)]
 pub struct WindowedMin {
     best: [Sample; 3],
-    /// Before this a sample above all three changes nothing.
-    quiet_until: u32,
+    /// So long after the best one a sample above all three changes nothing.
+    quiet: u32,
 }
 
 impl Default for WindowedMin {
     fn default() -> Self {
-        WindowedMin { best: [(0, u32::MAX); 3], quiet_until: 0 }
+        WindowedMin { best: [(0, u32::MAX); 3], quiet: 0 }
     }
 }
 
@@ -27,20 +27,19 @@ impl WindowedMin {
     /// Takes a sample and forgets samples older than `window`.
     #[inline(always)]
     pub fn update(&mut self, window: u32, now: u32, v: u32) {
-        if v <= self.best[2].1 || now >= self.quiet_until {
+        if v <= self.best[2].1 || now.wrapping_sub(self.best[0].0) >= self.quiet {
             self.take(window, now, v);
             let [first, second, third] = self.best.map(|(at, _)| at);
-            let age = match (second == first, third == second) {
+            self.quiet = match (second == first, third == second) {
                 (true, _) => window / 4,
                 (_, true) => window / 2,
                 _ => window,
             };
-            self.quiet_until = first.saturating_add(age);
         }
     }
     fn take(&mut self, window: u32, now: u32, v: u32) {
         let s = (now, v);
-        if v <= self.best[0].1 || now - self.best[2].0 > window {
+        if v <= self.best[0].1 || now.wrapping_sub(self.best[2].0) > window {
             self.best = [s; 3];
             return;
         }
@@ -50,10 +49,10 @@ impl WindowedMin {
         } else if v <= self.best[2].1 {
             self.best[2] = s;
         }
-        let age = now - self.best[0].0;
+        let age = now.wrapping_sub(self.best[0].0);
         if age > window {
             self.best = [self.best[1], self.best[2], s];
-            if now - self.best[0].0 > window {
+            if now.wrapping_sub(self.best[0].0) > window {
                 self.best = [self.best[1], self.best[2], s];
             }
         } else if self.best[1].0 == self.best[0].0 && age > window / 4 {

@@ -388,7 +388,7 @@ impl HyStart {
             self.samples += 1;
         } else {
             let rise = (delay_min_us / 8).clamp(HYSTART_DELAY_MIN_US, HYSTART_DELAY_MAX_US);
-            self.found |= self.round_min_us > delay_min_us + rise;
+            self.found |= self.round_min_us > delay_min_us.saturating_add(rise);
         }
         self.found
     }

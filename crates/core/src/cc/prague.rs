@@ -136,7 +136,7 @@ impl Prague {
     }
     fn target_srtt8(&self) -> u32 {
         match self.config.scaling {
-            Scaling::Additive => self.config.target_srtt8 + self.counted_srtt8(),
+            Scaling::Additive => self.config.target_srtt8.saturating_add(self.counted_srtt8()),
             _ => self.config.target_srtt8,
         }
     }

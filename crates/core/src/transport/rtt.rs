@@ -20,16 +20,16 @@ const MIN_RTT_WINDOW_MS: u32 = 300_000;
 /// fourfold, so that gains of 1/8 and 1/4 are shifts and remainders are not lost.
 #[derive(Clone, Debug)]
 pub struct RttEstimator {
-    srtt8: u32,
-    mdev4: u32,
+    srtt8: u64,
+    mdev4: u64,
     /// Largest deviation of this round trip.
-    mdev_max4: u32,
-    rttvar4: u32,
+    mdev_max4: u64,
+    rttvar4: u64,
     /// End of the round trip over which `mdev_max4` is taken.
     round_end: u32,
     min: WindowedMin,
     /// In microseconds.
-    rto_min: u32,
+    rto_min: u64,
 }
 
 impl Default for RttEstimator {
@@ -40,7 +40,7 @@ impl Default for RttEstimator {
 
 impl RttEstimator {
     pub fn new(rto_min: Span) -> RttEstimator {
-        let floor = (rto_min.as_micros().div_ceil(TICK_US) * TICK_US) as u32;
+        let floor = rto_min.as_micros().div_ceil(TICK_US) * TICK_US;
         RttEstimator {
             srtt8: 0,
             mdev4: 0,
@@ -54,14 +54,14 @@ impl RttEstimator {
     /// By so much the timeout is later than an RTT at least.
     #[inline]
     pub fn rto_min(&self) -> Span {
-        Span::from_micros(u64::from(self.rto_min))
+        Span::from_micros(self.rto_min)
     }
 
     /// Takes a sample (µs). A deviation below the estimate is given an eighth of the usual gain,
     /// so that falling RTTs do not widen the timeout.
     pub fn sample(&mut self, rtt_us: u32, snd_una: u32, snd_nxt: u32) {
         let floor = self.rto_min;
-        let m = rtt_us.max(1);
+        let m = u64::from(rtt_us.max(1));
         if self.srtt8 == 0 {
             self.srtt8 = m << 3;
             self.mdev4 = m << 1;
@@ -70,13 +70,13 @@ impl RttEstimator {
             self.round_end = snd_nxt;
             return;
         }
-        let err = i64::from(m) - i64::from(self.srtt8 >> 3);
-        self.srtt8 = (i64::from(self.srtt8) + err).max(1) as u32;
-        let mut change = err.abs() - i64::from(self.mdev4 >> 2);
+        let err = m as i64 - (self.srtt8 >> 3) as i64;
+        self.srtt8 = (self.srtt8 as i64 + err).max(1) as u64;
+        let mut change = err.abs() - (self.mdev4 >> 2) as i64;
         if err < 0 && change > 0 {
             change >>= 3;
         }
-        self.mdev4 = (i64::from(self.mdev4) + change).max(0) as u32;
+        self.mdev4 = (self.mdev4 as i64 + change).max(0) as u64;
         if self.mdev4 > self.mdev_max4 {
             self.mdev_max4 = self.mdev4;
             self.rttvar4 = self.rttvar4.max(self.mdev_max4);
@@ -99,11 +99,11 @@ impl RttEstimator {
     /// Smoothed RTT; zero before the first sample.
     #[inline]
     pub fn srtt(&self) -> Span {
-        Span::from_micros(u64::from(self.srtt8 >> 3))
+        Span::from_micros(self.srtt8 >> 3)
     }
     /// Smoothed RTT in eighths of a microsecond.
     #[inline]
-    pub fn srtt8(&self) -> u32 {
+    pub fn srtt8(&self) -> u64 {
         self.srtt8
     }
     /// Smallest RTT of the last 300 s in µs; `u32::MAX` before the first sample.
@@ -117,7 +117,7 @@ impl RttEstimator {
         if self.srtt8 == 0 {
             return RTO_INITIAL;
         }
-        Span::from_micros(u64::from(self.srtt8 >> 3) + u64::from(self.rttvar4))
+        Span::from_micros((self.srtt8 >> 3) + self.rttvar4)
     }
 }
 
@@ -134,6 +134,32 @@ mod tests {
         let mut e = RttEstimator::default();
         e.sample(10_000, 0, 10);
         assert_eq!(e.rto(), Span::from_millis(210));
+    }
+
+    /// The estimate takes an RTT of more than 2^32 eighths of a microsecond.
+    #[test]
+    fn a_long_rtt_is_not_cut() {
+        let mut e = RttEstimator::default();
+        e.sample(4_000_000_000, 0, 10);
+        assert_eq!(e.srtt(), Span::from_secs(4_000));
+        assert_eq!(e.rto(), Span::from_secs(12_000));
+        e.sample(4_000_000_000, 11, 20);
+        assert_eq!(e.srtt(), Span::from_secs(4_000));
+    }
+
+    /// The minimum of 300 s is known in a run of 100 days, too.
+    #[test]
+    fn a_minimum_is_forgotten_after_its_window() {
+        let mut e = RttEstimator::default();
+        let mut now = Time::ZERO;
+        for period in 0..100 * 86_400 / 150 {
+            let low = if period % 4 == 0 { 10_000 } else { 20_000 };
+            e.sample_min(now, low);
+            now += Span::from_secs(150);
+            // A low sample is 0, 150, 300 or 450 s old.
+            let expected = if period % 4 == 3 { 20_000 } else { 10_000 };
+            assert_eq!(e.min_us(), expected, "{now:?}");
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@ use crate::ecn::{Ecn, EcnSupport};
 use crate::element::Outbox;
 use crate::packet::{ACK_FRAME, Flags, Packet, Stamp};
 use crate::time::Time;
+use crate::transport::delivery::micros_between;
 use crate::transport::ecn::{self, EcnMode};
 use crate::transport::rtt::{RTO_MAX, RttEstimator};
 use crate::transport::{handshake, wheel};
@@ -64,7 +65,7 @@ impl Receiver {
         c.asked_at = Some(now);
         if c.tries == 1 {
             self.rtt = now.since(c.syn_sent);
-            c.rtt.sample(self.rtt.as_micros() as u32, 0, 0);
+            c.rtt.sample(micros_between(now, c.syn_sent), 0, 0);
         }
         c.tries = 0;
         self.mode = ecn::read_syn_ack(c.support, pkt.bits);

@@ -8,6 +8,7 @@ use crate::ecn::Ecn;
 use crate::element::Outbox;
 use crate::packet::{ACK_FRAME, Flags, Packet};
 use crate::time::Time;
+use crate::transport::delivery::micros_between;
 use crate::transport::ecn::{self, EcnMode};
 use crate::transport::handshake;
 
@@ -76,7 +77,7 @@ impl Sender {
         self.template.tsval = pkt.tsval;
         self.timers.clear();
         if self.timers.syn_tries == 1 {
-            let us = now.micros_since(pkt.stamp) as u32;
+            let us = micros_between(now, pkt.stamp);
             self.rtt.sample(us, 0, 0);
             self.rtt.sample_min(now, us);
         }
@@ -128,7 +129,7 @@ impl Sender {
         match self.phase {
             Phase::SynSent if pkt.flags.has(Flags::SYN) => self.on_syn_ack(now, pkt, out),
             Phase::SynSent | Phase::Closed => {
-                out.sacks.take(pkt.sack);
+                out.sacks.take(pkt.sack());
             }
             Phase::Listen | Phase::SynReceived | Phase::Established => {
                 self.on_client(now, pkt, out);

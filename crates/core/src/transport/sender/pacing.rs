@@ -100,7 +100,7 @@ impl Pacing {
                 let window = win.cwnd.max(packets_out);
                 // bytes/s = mss * window / srtt; 8e6 because srtt8 is in eighths of a µs.
                 let per_srtt = u64::from(win.mss) * 80_000 * percent * u64::from(window);
-                per_srtt / u64::from(rtt.srtt8().max(1))
+                per_srtt / rtt.srtt8().max(1)
             }
         };
         self.rate = rate.min(self.limit);

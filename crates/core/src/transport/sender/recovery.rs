@@ -289,7 +289,7 @@ impl Sender {
             // Karn: a retransmission is ambiguous; the timestamp is not, but it is in milliseconds, and none of
             // them counts as one (Linux `tcp_rtt_tsopt_us`).
             let ms = Stamp::of(pkt.stamp).older_than(Stamp::of(now)).max(1);
-            let us = ms as u32 * 1000;
+            let us = (ms as u32).saturating_mul(1000);
             self.rtt.sample_min(now, us);
             self.rtt.sample(us, una, nxt);
             self.timers.backoff = 0;

@@ -29,8 +29,8 @@ pub(super) struct Probe {
     /// The timeout counts from then, not from when the head was sent.
     from_now: bool,
     /// Above this RTT (in eighths of a microsecond) the timer is early enough for any later schedule;
-    /// `u32::MAX`: it is exact.
-    least_srtt8: u32,
+    /// `u64::MAX`: it is exact.
+    least_srtt8: u64,
 }
 
 /// The transmission timer, and what lengthens it.
@@ -167,21 +167,21 @@ impl Sender {
         let early = now + (srtt * 7 / 4).min(latitude);
         // The timeout counts from when the head was sent: what becomes the head was not sent before one that was sent
         // once. So it does not come before `early` if the head is young enough now.
-        let least_srtt = Span::from_micros(u64::from(least_srtt8 >> 3));
+        let least_srtt = Span::from_micros(least_srtt8 >> 3);
         let head = self.board.head_sent_once_at();
         let is_young = head.is_some_and(|head| head + least_srtt + latitude >= now);
         let is_lax = srtt > Span::ZERO && is_young;
         self.timers.pending = Timer::TailProbe;
         (self.timers.at, self.timers.probe.least_srtt8) =
-            if is_lax { (due.min(early), least_srtt8) } else { (due, u32::MAX) };
+            if is_lax { (due.min(early), least_srtt8) } else { (due, u64::MAX) };
     }
 
     /// Puts the timer where the probe is due, before something else changes than time.
     #[inline(always)]
     pub(super) fn settle_probe(&mut self) {
-        if self.timers.pending == Timer::TailProbe && self.timers.probe.least_srtt8 != u32::MAX {
+        if self.timers.pending == Timer::TailProbe && self.timers.probe.least_srtt8 != u64::MAX {
             self.timers.at = self.probe_due();
-            self.timers.probe.least_srtt8 = u32::MAX;
+            self.timers.probe.least_srtt8 = u64::MAX;
         }
     }
 
