@@ -75,7 +75,7 @@ struct Contender {
     category: usize,
     rng: Rng,
     /// Slots left to wait, as they were when the channel became idle; none: run down while there was nothing to send.
-    counter: Option<u32>,
+    counter: Option<u64>,
     cw: u32,
     retries: u8,
     /// There may be something to send.
@@ -85,14 +85,14 @@ struct Contender {
 
 impl Contender {
     fn expires(&self, idle: Time) -> Time {
-        idle + self.access.aifs + SLOT * u64::from(self.counter.unwrap_or(0))
+        idle + self.access.aifs + SLOT * self.counter.unwrap_or(0)
     }
     /// Slots that have passed at `now` since it could count.
-    fn slots(&self, idle: Time, now: Time) -> u32 {
-        (now.since(idle + self.access.aifs).0 / SLOT.0).min(u64::from(u32::MAX)) as u32
+    fn slots(&self, idle: Time, now: Time) -> u64 {
+        now.since(idle + self.access.aifs).0 / SLOT.0
     }
     fn draw(&mut self) {
-        self.counter = Some(self.rng.below(u64::from(self.cw) + 1) as u32);
+        self.counter = Some(self.rng.below(u64::from(self.cw) + 1));
     }
     fn succeed(&mut self) {
         (self.cw, self.retries) = (self.access.cw_min, 0);
@@ -309,7 +309,7 @@ impl Cell {
         } else if one.counter.is_none() || one.expires(idle) < now {
             // At the next boundary of a slot.
             let since = now.since(idle + one.access.aifs).0;
-            one.counter = Some(since.div_ceil(SLOT.0) as u32);
+            one.counter = Some(since.div_ceil(SLOT.0));
         }
         if self.txop.is_none() {
             self.due = self.due.min(self.contenders[contender].expires(idle));
