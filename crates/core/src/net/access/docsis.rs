@@ -123,7 +123,8 @@ impl MediumKind for DocsisConfig {
 /// The next event of the upstream.
 enum Event {
     /// A part of a grant is prepared: in a frame that begins one frame later.
-    Grant { flow: usize, bytes: u64, begins_grant: bool },
+    /// `asked`: bytes of a request that it answers; `usable`: that it may carry.
+    Grant { flow: usize, bytes: u64, asked: u64, usable: u64, begins_grant: bool },
     /// The modem may request.
     Opportunity { flow: usize },
 }
@@ -131,7 +132,7 @@ enum Event {
 /// A service flow upstream.
 #[derive(Default)]
 struct Flow {
-    /// The modem has asked for so many bytes more than it has used of grants, the CMTS has requests for so many.
+    /// The modem has asked for so many bytes that no grant has answered, the CMTS has requests for so many.
     asked: u64,
     wanted: u64,
     /// A packet that is sent in part, when it left the queue, when its first byte was sent, and bytes left.
@@ -362,10 +363,13 @@ impl Docsis {
         for (frame, flow, minislots) in grants {
             *pieces.entry((frame, flow)).or_default() += minislots;
         }
+        let mut asked = vec![0; self.flows.len()];
         for flow in 0..self.flows.len() {
             let of_flow: Vec<_> = pieces.iter().filter(|((_, f), _)| *f == flow).collect();
             let bytes: u64 = of_flow.iter().map(|(_, n)| **n * self.minislot).sum();
-            self.flows[flow].wanted = self.flows[flow].wanted.saturating_sub(bytes);
+            // What a grant has beyond its request is not credited: the modem asks for the next packet all the same.
+            asked[flow] = self.flows[flow].wanted.min(bytes);
+            self.flows[flow].wanted -= asked[flow];
             self.sustained.take(bytes);
             self.counts.granted += bytes;
             if of_flow.is_empty() {
@@ -378,7 +382,12 @@ impl Docsis {
             let begins_grant = begun[flow] != Some(frame);
             begun[flow] = Some(frame + 1);
             let at = (begin + self.frame * frame).saturating_sub(self.frame);
-            self.plan(at, Event::Grant { flow, bytes: minislots * self.minislot, begins_grant });
+            let bytes = minislots * self.minislot;
+            let answered = asked[flow].min(bytes);
+            asked[flow] -= answered;
+            // The rest of the last minislot is lost, unless the CMTS grants without requests.
+            let usable = if flow == low_flow && pgs > 0 { bytes } else { answered };
+            self.plan(at, Event::Grant { flow, bytes, asked: answered, usable, begins_grant });
         }
     }
 
@@ -416,10 +425,10 @@ impl Docsis {
     }
 
     /// Prepares what is sent in the frame that begins one frame later.
-    fn fill(&mut self, now: Time, flow: usize, granted: u64, sides: &mut Sides) {
+    fn fill(&mut self, now: Time, flow: usize, (granted, usable): (u64, u64), sides: &mut Sides) {
         let begin = now + self.frame;
         let arrival = begin + self.frame + self.decode;
-        let mut room = granted;
+        let mut room = usable;
         let (mut packets, mut first) = (0, None);
         while room > 0 {
             let partial = self.flows[flow].partial.take().or_else(|| {
@@ -437,19 +446,19 @@ impl Docsis {
                 sides.deliver(Way::Up, pkt, Stages { pulled, sent, arrived: arrival }, arrival);
             }
         }
-        self.flows[flow].asked = self.flows[flow].asked.saturating_sub(granted);
-        self.counts.unused += room;
+        let unused = granted - usable + room;
+        self.counts.unused += unused;
         let length = self.frame.0 * self.minislots(granted) / MINISLOTS;
         sides.show(|| Burst {
             packets,
             bytes: granted,
-            unused: room,
+            unused,
             ..Burst::new(What::Granted, (begin, begin + Span(length)), Way::Up, flow)
                 .of(first.as_ref())
         });
         // What was granted and not used is not charged.
         self.sustained.tokens =
-            (self.sustained.tokens + i128::from(room) * BYTE).min(self.sustained.most);
+            (self.sustained.tokens + i128::from(unused) * BYTE).min(self.sustained.most);
     }
 
     /// The next packet downstream.
@@ -487,8 +496,9 @@ impl Medium for Docsis {
         while let Some(event) = self.events.first_entry().filter(|first| first.key().0 <= now) {
             match event.remove() {
                 Event::Opportunity { flow } => self.ask(now, flow, sides),
-                Event::Grant { flow, bytes, begins_grant } => {
-                    self.fill(now, flow, bytes, sides);
+                Event::Grant { flow, bytes, asked, usable, begins_grant } => {
+                    self.fill(now, flow, (bytes, usable), sides);
+                    self.flows[flow].asked -= asked;
                     if begins_grant {
                         self.ask(now, flow, sides);
                     }
