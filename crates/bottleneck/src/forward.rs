@@ -499,14 +499,14 @@ impl Forwarder {
     /// Counts what the network has lost and copied.
     fn settle(&mut self) {
         if let (Some(steps), Some(log)) = (&mut self.transit.steps, &mut self.log) {
-            for Step { crossed, pkt } in steps.drain(..) {
+            for Step { crossed, left, pkt } in steps.drain(..) {
                 log.add(&Record::Step {
                     at: pkt.enqueued_at,
                     id: id(&pkt),
                     crossed,
                     ecn: pkt.ecn.get().bits(),
                     flags: flags_of(&pkt),
-                    queued: pkt.queued_ns,
+                    left,
                 });
             }
         }

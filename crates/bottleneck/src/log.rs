@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `A` | arrival: time sent u64, flow u32, number u32, TSval u32, TSecr u32, frame u16, payload u16, flags u16, TCP bits u8, DSCP u8, ECN u8, flow group u16, ports u16 u16, protocol u8, opening u8 |
 //! | `H` | headers of the arrival before, as a capture has them: id u32, length u8, bytes; only where somebody asks |
-//! | `S` | step: time u64, id u32, elements crossed u8, ECN u8, flags u8, time in queues u32; only where somebody asks |
+//! | `S` | step: time u64, id u32, elements crossed u8, ECN u8, flags u8, time when it left the queue u64; only where somebody asks |
 //! | `C` | change: length u32, an entry of the run's `at` as JSON; only where somebody changes the network |
 //! | `D` | departure: time due u64, time written u64 (0: never), id u32, ECN u8, flags u8 |
 //! | `L` | loss: time u64, id u32, hop u8, reason u8 (its place in `DropReason::ALL`) |
@@ -34,7 +34,7 @@ pub struct Header {
     pub run: Box<RawValue>,
 }
 
-pub const FORMAT: u32 = 3;
+pub const FORMAT: u32 = 4;
 const LONGEST_CHANGE: u32 = 1 << 20;
 
 /// Bits of the flags of departures and steps.
@@ -47,7 +47,7 @@ pub enum Record {
     Arrival(Time, Arrival),
     Headers { id: u32, bytes: Vec<u8> },
     Change(String),
-    Step { at: Time, id: u32, crossed: u8, ecn: u8, flags: u8, queued: u32 },
+    Step { at: Time, id: u32, crossed: u8, ecn: u8, flags: u8, left: Time },
     Departure { due: Time, written: Time, id: u32, ecn: u8, flags: u8 },
     Loss { at: Time, id: u32, hop: u8, why: u8 },
     End(Time),
@@ -143,12 +143,12 @@ impl Record {
                 to.extend((text.len() as u32).to_le_bytes());
                 to.extend(text.as_bytes());
             }
-            Record::Step { at, id, crossed, ecn, flags, queued } => {
+            Record::Step { at, id, crossed, ecn, flags, left } => {
                 to.push(b'S');
                 to.extend(at.0.to_le_bytes());
                 to.extend(id.to_le_bytes());
                 to.extend([*crossed, *ecn, *flags]);
-                to.extend(queued.to_le_bytes());
+                to.extend(left.0.to_le_bytes());
             }
             Record::Departure { due, written, id, ecn, flags } => {
                 to.push(b'D');
@@ -230,7 +230,7 @@ impl Record {
                 b'S' => {
                     let id = long(from)?;
                     let [crossed, ecn, flags] = bytes(from)?;
-                    Record::Step { at, id, crossed, ecn, flags, queued: long(from)? }
+                    Record::Step { at, id, crossed, ecn, flags, left: time(from)? }
                 }
                 b'D' => {
                     let (written, id) = (time(from)?, long(from)?);
@@ -336,7 +336,7 @@ mod tests {
             Record::Arrival(Time(1), Arrival::of(&pkt, ends)),
             Record::Headers { id: 0, bytes: vec![7; 94] },
             Record::Change("{}".to_owned()),
-            Record::Step { at: Time(2), id: 0, crossed: 1, ecn: 3, flags: 2, queued: 1 << 31 },
+            Record::Step { at: Time(2), id: 0, crossed: 1, ecn: 3, flags: 2, left: Time(1 << 40) },
             Record::Departure { due: Time(9), written: Time(10), id: 0, ecn: 3, flags: IS_BACK },
             Record::Loss { at: Time(11), id: 0, hop: 2, why: 6 },
         ];

@@ -69,6 +69,8 @@ struct Seen {
     sequence: u32,
     fresh: u32,
     fate: u32,
+    /// From its leaving the queue to its arrival behind the medium.
+    behind: u64,
 }
 
 /// A connection of a program: protocol and ports, the data's sender first.
@@ -102,8 +104,6 @@ struct Inside {
     /// The element, and which of its packets.
     element: usize,
     n: usize,
-    /// Time in queues before.
-    queued: u32,
 }
 
 impl Under {
@@ -217,7 +217,8 @@ fn ethernet(group: usize, side: usize) -> [u8; ETHERNET_HEADER as usize] {
     header
 }
 
-/// Writes `packets.N.bin` of each link of the log's run and `impaired.N.bin` of each impairment into a folder, and captures;
+/// Writes `packets.N.bin` of each link of the log's run, `behind.N.bin` of each with a medium (for each packet the
+/// nanoseconds behind the queue, u64) and `impaired.N.bin` of each impairment into a folder, and captures;
 /// the connections of programs as lines for events.tsv.
 ///
 /// # Errors
@@ -308,18 +309,14 @@ pub fn write(from: impl BufRead, wanted: &Wanted, folder: &Path) -> Result<Vec<S
                 frames.sent.push(at.0);
             }
             Record::Headers { bytes, .. } => frames.keep(bytes),
-            Record::Step { at, id, crossed, ecn, flags, queued } => {
+            Record::Step { at, id, crossed, ecn, flags, left } => {
                 let packet = under.get_mut(*id as usize).ok_or_else(damaged)?;
                 let is_damaged = flags & IS_CORRUPT != 0;
                 if let Some(inside) = crossed.checked_sub(1).and_then(|before| packet.take(before))
                 {
                     let seen = &mut elements[inside.element][inside.n];
                     let is_link = inside.element < run.links.len();
-                    seen.left = match is_link && has_medium(inside.element) {
-                        // Behind its queue it was in the air.
-                        true => seen.came + u64::from(queued - inside.queued),
-                        false => at.0,
-                    };
+                    (seen.left, seen.behind) = (left.0, at.0 - left.0);
                     seen.ecn[1] = *ecn;
                     seen.fate = if is_damaged { DAMAGED } else { 0 };
                     seen.fresh = match is_damaged {
@@ -336,7 +333,7 @@ pub fn write(from: impl BufRead, wanted: &Wanted, folder: &Path) -> Result<Vec<S
                     let mut seen = packet.seen.clone();
                     (seen.came, seen.ecn[0]) = (at.0, *ecn);
                     let n = elements[element].len();
-                    packet.at.push(Inside { crossed: *crossed, element, n, queued: *queued });
+                    packet.at.push(Inside { crossed: *crossed, element, n });
                     elements[element].push(seen);
                 }
             }
@@ -366,8 +363,15 @@ pub fn write(from: impl BufRead, wanted: &Wanted, folder: &Path) -> Result<Vec<S
             None => format!("packets.{n}.bin"),
             Some(impairment) => format!("impaired.{impairment}.bin"),
         });
-        write_element(&path, packets, groups)
-            .map_err(|e| Refused::machine(format!("{} cannot be written: {e}", path.display())))?;
+        let unwritten =
+            |path: &Path, e| Refused::machine(format!("{} cannot be written: {e}", path.display()));
+        write_element(&path, packets, groups).map_err(|e| unwritten(&path, e))?;
+        if n < run.links.len() && has_medium(n) {
+            let path = folder.join(format!("behind.{n}.bin"));
+            let times: Vec<u8> =
+                packets.iter().flat_map(|seen| seen.behind.to_le_bytes()).collect();
+            std::fs::write(&path, times).map_err(|e| unwritten(&path, e))?;
+        }
     }
     if let Some((folder, title)) = &wanted.captures {
         let written = Captures::create(folder, title, &run).and_then(|to| frames.write(to, &under));

@@ -65,14 +65,16 @@ impl Outbox {
     }
     /// The network has lost a packet at this time.
     pub fn lose(&mut self, at: Time, pkt: &Packet, why: DropReason) {
-        self.sacks.take(pkt.sack);
+        self.sacks.take(pkt.sack());
         if let Some(fates) = &mut self.fates {
-            fates.lost.push((Packet { enqueued_at: at, ..*pkt }, why));
+            let mut lost = *pkt;
+            lost.enqueued_at = at;
+            fates.lost.push((lost, why));
         }
     }
     /// The network has made copies of a packet.
     pub fn copy(&mut self, pkt: &Packet, copies: u32) {
-        self.sacks.share(pkt.sack, copies);
+        self.sacks.share(pkt.sack(), copies);
         if let Some(fates) = &mut self.fates
             && copies > 0
         {

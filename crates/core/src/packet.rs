@@ -1,7 +1,7 @@
 //! The packet of the simulator: a small `Copy` value that moves through ring buffers.
 
 use crate::ecn::Ecn;
-use crate::time::Time;
+use crate::time::{Span, Time};
 use crate::units::ETHERNET_HEADER;
 
 /// Number of a flow within a run (a group of `count = n` flows has n of them).
@@ -194,15 +194,15 @@ pub struct Packet {
     pub enqueued_at: Time,
     /// Timestamp option: when data was sent (its TSval, finer than on the wire), TSecr of an ACK.
     pub stamp: Time,
-    /// The receiver's clock as on the wire: TSval of an ACK, TSecr of data.
-    pub tsval: Stamp,
-    /// Time spent in queues so far, nanoseconds (saturates at 4.29 s).
-    pub queued_ns: u32,
+    /// Payload: nanoseconds spent in the elements of links so far. Others: one more than the number of their SACK slot.
+    /// No packet needs both.
+    waited_or_sack: u64,
     /// Data: number of the segment. ACK: the next segment expected.
     pub seq: u32,
     pub flow: FlowId,
     pub ecn_bytes: EcnBytes,
-    pub sack: SackSlot,
+    /// The receiver's clock as on the wire: TSval of an ACK, TSecr of data.
+    pub tsval: Stamp,
     /// Transport payload, bytes.
     pub payload: u16,
     /// Receive window that an ACK of data offers, KiB.
@@ -228,12 +228,11 @@ impl Packet {
         Packet {
             enqueued_at: Time::ZERO,
             stamp: Time::ZERO,
-            tsval: Stamp::default(),
-            queued_ns: 0,
+            waited_or_sack: 0,
             seq: 0,
             flow,
             ecn_bytes: EcnBytes::default(),
-            sack: SackSlot::NONE,
+            tsval: Stamp::default(),
             flags,
             payload: 0,
             window: 0,
@@ -249,6 +248,32 @@ impl Packet {
     #[inline(always)]
     pub fn is_payload(&self) -> bool {
         self.flags.has(Flags::DATA.with(Flags::UDP)) && self.payload > 0
+    }
+    /// The place of its SACK blocks.
+    #[inline(always)]
+    pub fn sack(&self) -> SackSlot {
+        match self.is_payload() {
+            true => SackSlot::NONE,
+            false => SackSlot((self.waited_or_sack as u32).wrapping_sub(1)),
+        }
+    }
+    /// Of an ACK.
+    #[inline]
+    pub fn set_sack(&mut self, slot: SackSlot) {
+        debug_assert!(!self.is_payload(), "payload has no SACK blocks");
+        self.waited_or_sack = u64::from(slot.0.wrapping_add(1));
+    }
+    /// Time that payload has spent in the elements of links so far.
+    #[inline]
+    pub fn waited(&self) -> Span {
+        Span(if self.is_payload() { self.waited_or_sack } else { 0 })
+    }
+    /// Payload has spent this time in a link.
+    #[inline]
+    pub fn add_wait(&mut self, time: Span) {
+        if self.is_payload() {
+            self.waited_or_sack += time.0;
+        }
     }
     /// It comes to the network before measuring begins.
     pub fn set_of_warmup(&mut self) {

@@ -450,7 +450,7 @@ impl<T: Tap> Simulation<T> {
 fn discard<T: Tap>(pkt: &Packet, ends: &mut Ledger, taps: &mut Taps<T>, out: &mut Outbox) {
     ends.lose(pkt.enqueued_at, pkt, DropReason::Checksum);
     taps.arrive(pkt, &out.sacks);
-    out.sacks.take(pkt.sack);
+    out.sacks.take(pkt.sack());
 }
 
 /// An ACK comes out of the network. Apart, so that the usual way of data keeps its registers.
@@ -493,7 +493,7 @@ fn fetch_senders(slots: &[FlowSlot], sacks: &SackStore, turn: &[u32]) {
     if let Some(slot) = slots.get(turn[FETCH_DATA] as usize) {
         slot.flow.fetch_data(true);
         let ack = slot.acks.get(slot.read);
-        ack.into_iter().for_each(|ack| sacks.fetch(ack.sack));
+        ack.into_iter().for_each(|ack| sacks.fetch(ack.sack()));
     }
 }
 

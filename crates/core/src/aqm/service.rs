@@ -25,8 +25,10 @@ pub trait Carried: Pkt {
     fn is_sce(&self) -> bool;
     /// It leaves a link at `now`.
     fn depart(&mut self, now: Time);
-    /// It has waited for `sojourn`; returns its time in all queues so far.
-    fn add_wait(&mut self, sojourn: Span) -> Span;
+    /// It has spent this time in a link. Only packets with an account remember that.
+    fn add_wait(&mut self, sojourn: Span);
+    /// Its time in links so far.
+    fn waited(&self) -> Span;
 }
 
 /// Default burst (HTB's `burst` and `cburst`), bytes.
@@ -175,20 +177,18 @@ pub struct Band {
 /// without an account.
 #[derive(Clone, Debug, Default)]
 pub struct FlowCounters {
-    /// This is the first link of their path, the last one, the only one.
+    /// This is the first link of their path, the last one, a wire that is the only one.
     pub first: bool,
     pub last: bool,
     pub only: bool,
     pub packets: PacketCounts,
     /// The same since measuring began, of packets that came to the network before.
     pub of_warmup: PacketCounts,
-    /// Packets that a medium has taken out of the queue, if this is the last link; it delivers them later.
-    pub pulled: u64,
     /// Copies that the queue has made in the measured interval.
     pub copied: u64,
-    /// By band: time in this queue. Packets of paths with more than one link count without an account.
+    /// By band: time in this queue. Packets count without an account where that is not all of their time in links.
     pub sojourn: Vec<Distribution>,
-    /// Time in all queues, of a path of several links.
+    /// Time in all links of the path, where this is the last one of several, or has a medium.
     pub total: Distribution,
 }
 
@@ -562,12 +562,8 @@ impl<P: Carried> Service<P> {
         if now.saturating_sub(sojourn) < self.measured_from {
             b.of_warmup.count_marks(marks);
         }
-        let counters = self.counters(&pkt);
-        counters.pulled += u64::from(counters.last);
-        match counters.only {
-            true => counters.sojourn[band].record(sojourn),
-            false => self.record_elsewhere(&mut pkt, band, sojourn),
-        }
+        pkt.add_wait(sojourn);
+        self.record_unaccounted(band, sojourn);
         Some(pkt)
     }
     /// A packet that was pulled has arrived behind the medium.
@@ -576,6 +572,7 @@ impl<P: Carried> Service<P> {
         if !counters.last {
             return;
         }
+        counters.total.record(pkt.waited());
         let (ce, sce) = (u64::from(pkt.ecn() == Ecn::Ce), u64::from(pkt.is_sce()));
         counters.packets.delivered += 1;
         counters.packets.bytes += u64::from(pkt.frame_len());
@@ -590,11 +587,14 @@ impl<P: Carried> Service<P> {
 
     /// A wait that is not all of the group's, or is of packets without an account.
     fn record_elsewhere(&mut self, pkt: &mut P, band: usize, sojourn: Span) {
-        let queued = pkt.add_wait(sojourn);
+        pkt.add_wait(sojourn);
         let counters = self.counters(pkt);
         if counters.last {
-            counters.total.record(queued);
+            counters.total.record(pkt.waited());
         }
+        self.record_unaccounted(band, sojourn);
+    }
+    fn record_unaccounted(&mut self, band: usize, sojourn: Span) {
         let unaccounted =
             self.flow_counters.last_mut().expect("the last one is for what belongs to none");
         unaccounted.sojourn[band].record(sojourn);

@@ -3,7 +3,7 @@
 mod served;
 
 use served::Behind;
-pub use served::GAUGES;
+pub use served::{GAUGES, Sums};
 
 use super::Node;
 use super::inbox::Inbox;
@@ -195,18 +195,13 @@ impl Link {
     pub fn packets_of_warmup(&self, account: usize) -> PacketCounts {
         self.service.flow_counters[account].of_warmup
     }
-    /// Time in queues of an account's packets that left here for the receiver; `None`: this is not its last
+    /// Time in links of an account's packets that left here for the receiver; `None`: this is not its last
     /// link.
     pub fn sojourn(&self, account: usize) -> Option<Distribution> {
         let counters = &self.service.flow_counters[account];
         let mut all = counters.total.clone();
         counters.sojourn.iter().for_each(|d| all.merge(d));
         counters.last.then_some(all)
-    }
-    /// Packets of an account whose time in queues has ended, since the start. A wire delivers them at that instant.
-    pub fn waited(&self, account: usize) -> u64 {
-        let counters = &self.service.flow_counters[account];
-        counters.pulled.max(counters.packets.delivered)
     }
     /// The sum of these times, ns, since measuring began or, before that, since the start.
     pub fn sojourn_ns(&self, account: usize) -> u64 {
@@ -284,8 +279,8 @@ impl Link {
         self.service.move_out();
         self.install();
         for pkt in waiting {
-            if let Some(queue) = self.aqm.sacks().filter(|_| pkt.sack.is_some()) {
-                queue.learn_sack(pkt.sack, out.sacks.get(pkt.sack));
+            if let Some(queue) = self.aqm.sacks().filter(|_| pkt.sack().is_some()) {
+                queue.learn_sack(pkt.sack(), out.sacks.get(pkt.sack()));
             }
             self.service.move_in(&mut *self.aqm, pkt, now);
             self.give_up(now, out);
@@ -449,8 +444,8 @@ impl Node for Link {
         if let Some(queue) = self.aqm.sacks() {
             let mut arrivals = inbox.arrivals();
             while let Some(pkt) = arrivals.take() {
-                if pkt.sack.is_some() {
-                    queue.learn_sack(pkt.sack, out.sacks.get(pkt.sack));
+                if pkt.sack().is_some() {
+                    queue.learn_sack(pkt.sack(), out.sacks.get(pkt.sack()));
                 }
             }
         }

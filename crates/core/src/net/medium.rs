@@ -83,9 +83,9 @@ impl<'a> Sides<'a> {
     /// The packet arrives at this time, and not before those that were said to arrive before.
     pub fn deliver(&mut self, way: Way, mut pkt: Packet, stages: Stages, at: Time) {
         let port = &mut self.of(way).port;
-        pkt.enqueued_at = port.air.back().map_or(at, |last| at.max(last.enqueued_at));
-        port.link.record_stages(&pkt, stages);
-        port.air.push_back(pkt);
+        pkt.enqueued_at = at.max(port.last_arrival());
+        pkt.add_wait(pkt.enqueued_at.since(stages.pulled));
+        port.air.push_back((pkt, stages));
     }
     /// The medium gives a packet up.
     pub fn lose(&mut self, now: Time, way: Way, pkt: &Packet) {
@@ -116,8 +116,8 @@ impl<'a> Sides<'a> {
     fn step(&mut self, medium: &mut dyn Medium, now: Time) {
         for side in &mut self.sides {
             while side.port.arrival() <= now {
-                let pkt = side.port.air.pop_front().expect("it arrives now");
-                side.port.link.deliver(&pkt);
+                let (pkt, stages) = side.port.air.pop_front().expect("it arrives now");
+                side.port.link.deliver(&pkt, stages);
                 side.departed.push(pkt);
             }
         }

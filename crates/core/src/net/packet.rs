@@ -77,7 +77,7 @@ impl Pkt for Packet {
             tsval: self.tsval.millis(),
             tsecr: Stamp::of(self.stamp).millis(),
             ecn: self.bits.0 & plain.0,
-            sack: self.sack,
+            sack: self.sack(),
             acknowledges: !self.flags.has(Flags::SYN),
             is_pure: !self.flags.has(extra) && self.bits.0 & !plain.0 == 0 && self.payload == 0,
         })
@@ -101,9 +101,12 @@ impl Carried for Packet {
     fn depart(&mut self, now: Time) {
         self.enqueued_at = now;
     }
-    fn add_wait(&mut self, sojourn: Span) -> Span {
-        let ns = u32::try_from(sojourn.0).unwrap_or(u32::MAX);
-        self.queued_ns = self.queued_ns.saturating_add(ns);
-        Span(u64::from(self.queued_ns))
+    #[inline]
+    fn add_wait(&mut self, sojourn: Span) {
+        Packet::add_wait(self, sojourn);
+    }
+    #[inline]
+    fn waited(&self) -> Span {
+        Packet::waited(self)
     }
 }

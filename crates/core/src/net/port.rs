@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use super::Node;
 use super::inbox::Inbox;
 use super::link::Link;
+use super::parts::Stages;
 use crate::element::Outbox;
 use crate::packet::Packet;
 use crate::time::Time;
@@ -13,8 +14,8 @@ use crate::time::Time;
 /// element does nothing by itself.
 pub struct Port {
     pub link: Link,
-    /// On the way, in the order of their arrival, with its time.
-    pub(super) air: VecDeque<Packet>,
+    /// On the way, in the order of their arrival, with its time; and where they have been.
+    pub(super) air: VecDeque<(Packet, Stages)>,
     /// When the medium or the head of `air` has something to do.
     pub(super) due: Time,
 }
@@ -24,11 +25,15 @@ impl Port {
         Port { link, air: VecDeque::new(), due: Time::NEVER }
     }
     pub(super) fn arrival(&self) -> Time {
-        self.air.front().map_or(Time::NEVER, |pkt| pkt.enqueued_at)
+        self.air.front().map_or(Time::NEVER, |(pkt, _)| pkt.enqueued_at)
+    }
+    /// When the last of them arrives.
+    pub(super) fn last_arrival(&self) -> Time {
+        self.air.back().map_or(Time::ZERO, |(pkt, _)| pkt.enqueued_at)
     }
     /// Packets on their way.
     pub fn purge(&mut self) -> impl Iterator<Item = Packet> + '_ {
-        self.air.drain(..)
+        self.air.drain(..).map(|(pkt, _)| pkt)
     }
 }
 

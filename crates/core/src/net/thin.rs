@@ -41,7 +41,7 @@ impl Thin {
     fn arrive(&mut self, now: Time, ack: Packet, out: &mut Outbox) {
         let plain = ack.flags == Flags::ACK || ack.flags == Flags::ACK.with(Flags::ACCECN_OPTION);
         let follows = |held: &Held| ack.seq > held.ack.seq && ack.bits == held.ack.bits;
-        let is_thinned = plain && !ack.sack.is_some();
+        let is_thinned = plain && !ack.sack().is_some();
         if !is_thinned || self.held.get(&ack.flow).is_some_and(|held| !follows(held)) {
             self.release(now, ack.flow, out);
         }

@@ -81,9 +81,7 @@ impl Account {
 pub(super) struct Counted {
     pub packets: PacketCounts,
     pub totals: Totals,
-    /// Packets whose time in queues has ended, since the start.
-    pub waited: u64,
-    /// That time, since the start or since measuring began.
+    /// Time in links of the packets delivered, since the start or since measuring began.
     pub sojourn_ns: u64,
 }
 
@@ -126,7 +124,6 @@ impl AddAssign for Counted {
     fn add_assign(&mut self, other: Counted) {
         self.packets += other.packets;
         self.totals += other.totals;
-        self.waited += other.waited;
         self.sojourn_ns += other.sojourn_ns;
     }
 }
@@ -208,7 +205,6 @@ impl<T: Tap> Simulation<T> {
             all.totals += self.slots[*slot].flow.totals();
         }
         let last = self.network.link(g.first_and_last.1);
-        all.waited = last.map_or(0, |link| link.waited(i));
         all.sojourn_ns = last.map_or(0, |link| link.sojourn_ns(i));
         all
     }

@@ -9,7 +9,7 @@ use crate::element::common_mode;
 use crate::net::link::{Link, QueueReport};
 use crate::net::tap::Tap;
 use crate::probe::{Experience, Responsiveness, Transfer, TransferKind};
-use crate::time::Time;
+use crate::time::{Span, Time};
 
 /// The recording so far, as if the run were over at `end`. The series has only rows that were not taken yet.
 pub(super) fn recording<T: Tap>(sim: &mut Simulation<T>, end: Time) -> Recording {
@@ -158,7 +158,7 @@ impl<T: Tap> Simulation<T> {
 #[derive(Default)]
 struct Times {
     srtt: Distribution,
-    /// Of each packet in the queues.
+    /// Of each packet in the links.
     sojourn: Distribution,
     completion: Distribution,
     view: Distribution,
@@ -225,6 +225,23 @@ impl<T: Tap> Simulation<T> {
     }
 }
 
+/// Means of the time in media, in milliseconds: for access, in the air, and for reordering. Nothing if all are wires.
+fn in_media<T: Tap>(sim: &Simulation<T>, g: &Group, accounts: &[usize]) -> Option<[f64; 3]> {
+    let links = g.forward.nodes.iter().filter_map(|n| sim.network.link(*n));
+    let of_link = |link: &Link| {
+        let each = accounts.iter().map(|account| link.behind_queue(*account));
+        let all = each.reduce(|all, one| {
+            all.zip(one).map(|(mut all, one)| {
+                all += one;
+                all
+            })
+        })??;
+        let mean = |sum: Span| sum.as_millis_f64() / all.packets as f64;
+        (all.packets > 0).then(|| [mean(all.access), mean(all.air), mean(all.reorder)])
+    };
+    links.filter_map(of_link).reduce(|all, one| std::array::from_fn(|i| all[i] + one[i]))
+}
+
 fn flow_row<T: Tap>(
     sim: &Simulation<T>,
     g: &Group,
@@ -247,6 +264,8 @@ fn flow_row<T: Tap>(
         all
     });
     let media = experience.as_ref();
+    let in_media = in_media(sim, g, accounts);
+    let part = |i: usize| in_media.map(|means| means[i]);
     let tests: Vec<Responsiveness> = flows().filter_map(|f| f.responsiveness()).collect();
     let of_tests = |one: fn(&Responsiveness) -> Option<f64>| {
         let known: Vec<f64> = tests.iter().filter_map(one).collect();
@@ -268,6 +287,13 @@ fn flow_row<T: Tap>(
         sojourn_ms_mean: sojourn.mean_ms(),
         sojourn_ms_p50: sojourn.quantile_ms(0.5),
         sojourn_ms_p99: sojourn.quantile_ms(0.99),
+        queue_ms_mean: sojourn.mean_ms().zip(in_media).map(|(all, parts)| {
+            // Packets that a later link drops count in the parts only.
+            (all - parts.iter().sum::<f64>()).max(0.0)
+        }),
+        access_ms_mean: part(0),
+        air_ms_mean: part(1),
+        reorder_ms_mean: part(2),
         offered_packets: outcomes.offered,
         sent_packets: outcomes.sent,
         delivered_packets: outcomes.delivered,

@@ -172,6 +172,10 @@ impl Network {
     pub fn departed(&self, n: usize) -> (&[Packet], &[u32]) {
         (&self.stations[n].departed, &self.stations[n].links)
     }
+    /// When its departures left its queue, if a medium is behind that.
+    pub fn take_pulls(&mut self, n: usize) -> Option<Vec<Time>> {
+        self.stations[n].node.as_link_mut()?.take_pulls()
+    }
     /// Takes both out, with the number of packets whose links are known. `give_back` puts them back.
     pub fn take_departed(&mut self, n: usize) -> (Vec<Packet>, Vec<u32>, usize) {
         let s = &mut self.stations[n];

@@ -41,9 +41,20 @@ pub struct FlowRow {
     pub rtt_ms_mean: Option<f64>,
     pub rtt_ms_p50: Option<f64>,
     pub rtt_ms_p99: Option<f64>,
+    /// Time in the links: in their queues, and behind these in media.
     pub sojourn_ms_mean: Option<f64>,
     pub sojourn_ms_p50: Option<f64>,
     pub sojourn_ms_p99: Option<f64>,
+    /// Parts of `sojourn_ms_mean` on a path with a medium: the queues; from there to the first transmission; from there
+    /// to the arrival; and the wait for what was sent before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue_ms_mean: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub access_ms_mean: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub air_ms_mean: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reorder_ms_mean: Option<f64>,
     /// Packets that entered the network in the measured interval, with the copies that it made of them. Of these:
     /// those that reached the links, reached the receiver, were lost, and wait at the end.
     pub offered_packets: u64,

@@ -49,10 +49,9 @@ impl<T: Tap> Simulation<T> {
         series.gauge("ce_packets", packets.ce as f64);
         series.gauge("sce_packets", packets.sce as f64);
         series.gauge("dropped_packets", packets.dropped as f64);
-        let waited = now.waited - before.waited;
-        if waited > 0 {
+        if packets.delivered > 0 {
             let sojourn_ns = now.sojourn_ns.wrapping_sub(before.sojourn_ns);
-            series.gauge("sojourn_ms", sojourn_ns as f64 / waited as f64 * 1e-6);
+            series.gauge("sojourn_ms", sojourn_ns as f64 / packets.delivered as f64 * 1e-6);
         }
         // Whole numbers: their sum does not depend on the order.
         let (mut n, mut cwnd, mut srtt) = (0, 0, Span::ZERO);

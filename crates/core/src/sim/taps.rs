@@ -22,7 +22,7 @@ impl<T: Tap> Taps<T> {
     pub fn arrive(&mut self, pkt: &Packet, sacks: &SackStore) {
         if T::ON {
             let end = if pkt.is_ack() { End::Client } else { End::Server };
-            self.seen.push((pkt.enqueued_at, end, *pkt, sacks.get(pkt.sack)));
+            self.seen.push((pkt.enqueued_at, end, *pkt, sacks.get(pkt.sack())));
         }
     }
 
@@ -36,7 +36,7 @@ impl<T: Tap> Taps<T> {
             return Vec::new();
         }
         arrivals.log.get_or_insert_default().clear();
-        arrivals.rest().into_iter().map(|p| (p, sacks.get(p.sack))).collect()
+        arrivals.rest().into_iter().map(|p| (p, sacks.get(p.sack()))).collect()
     }
 
     /// Called after that: the end has sent the packets in `out` beyond `before`.
@@ -52,7 +52,8 @@ impl<T: Tap> Taps<T> {
             return;
         }
         let Some(log) = &arrivals.log else { return };
-        let left = |p: Packet| (Time(p.enqueued_at.0 - out.delay.0), end, p, out.sacks.get(p.sack));
+        let left =
+            |p: Packet| (Time(p.enqueued_at.0 - out.delay.0), end, p, out.sacks.get(p.sack()));
         let mut done = before;
         for ((pkt, blocks), sent) in shown.into_iter().zip(log) {
             self.seen.extend(out.packets[done..*sent].iter().flat_map(offload::segments).map(left));

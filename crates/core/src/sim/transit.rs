@@ -133,6 +133,8 @@ pub struct Transit {
 pub struct Step {
     /// How many elements it has crossed.
     pub crossed: u8,
+    /// When it left the queue of the last one, behind which a medium may have taken longer.
+    pub left: Time,
     pub pkt: Packet,
 }
 
@@ -168,6 +170,8 @@ impl Transit {
         let mut network = Network::new(nodes, &hops, media);
         for link in 0..run.links.len() {
             network.link_mut(link).add_account(FlowCounters::default());
+            // From the first call on the link remembers them.
+            network.take_pulls(link);
         }
         network.begin_measuring(Time::ZERO);
         let of_links = |(_, event): &(Time, Event)| {
@@ -207,7 +211,7 @@ impl Transit {
         pkt.hop = 0;
         pkt.enqueued_at = way.delays.arrival(now);
         if let Some(steps) = &mut self.steps {
-            steps.push(Step { crossed: 0, pkt });
+            steps.push(Step { crossed: 0, left: pkt.enqueued_at, pkt });
         }
         if way.nodes.is_empty() {
             self.departed[flow][side].push_back(pkt);
@@ -345,10 +349,12 @@ impl Transit {
     /// Sends on what has left an element.
     fn forward(&mut self, n: usize) {
         let (mut departed, links, _) = self.network.take_departed(n);
+        let mut pulls = self.network.take_pulls(n).into_iter().flatten();
         for mut pkt in departed.drain(..) {
             pkt.hop += 1;
+            let left = pulls.next().unwrap_or(pkt.enqueued_at);
             if let Some(steps) = &mut self.steps {
-                steps.push(Step { crossed: pkt.hop, pkt });
+                steps.push(Step { crossed: pkt.hop, left, pkt });
             }
             let (flow, side) = place_of(&pkt);
             match self.ways[flow][side].nodes.get(usize::from(pkt.hop)) {

@@ -273,16 +273,17 @@ impl<T: Tap> Simulation<T> {
         g.accounts.push(self.accounts.len());
         for i in 0..self.network.links().count() {
             let (first, last) = g.first_and_last;
+            let link = self.network.link_mut(i);
             let counters = match g.forward.nodes.contains(&i) {
                 true => FlowCounters {
                     first: i == first,
                     last: i == last,
-                    only: i == first && i == last,
+                    only: i == first && i == last && link.behind().is_none(),
                     ..FlowCounters::default()
                 },
                 false => FlowCounters::default(),
             };
-            self.network.link_mut(i).add_account(counters);
+            link.add_account(counters);
         }
         self.accounts.push(Account::new(group));
     }

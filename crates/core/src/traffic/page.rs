@@ -460,7 +460,7 @@ impl Flow for Pages {
         while let Some(pkt) = arrivals.next(until, out) {
             let now = pkt.enqueued_at;
             let Some(connection) = self.connection(pkt.flow) else {
-                out.sacks.take(pkt.sack);
+                out.sacks.take(pkt.sack());
                 continue;
             };
             self.wake(connection);

@@ -327,7 +327,7 @@ impl Flow for Test {
                 End::on_packet(&mut load.server, now, pkt, out);
                 load.answer_tls(now, out);
             } else {
-                out.sacks.take(pkt.sack);
+                out.sacks.take(pkt.sack());
             }
         }
         let servers = self.loads.iter_mut().map(|l| catch_up(&mut l.server, until, out));

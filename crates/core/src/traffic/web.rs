@@ -236,7 +236,7 @@ impl Flow for Web {
             let now = pkt.enqueued_at;
             let place = self.place(pkt).filter(|p| self.connections[*p].closes == Time::NEVER);
             let Some(place) = place else {
-                out.sacks.take(pkt.sack);
+                out.sacks.take(pkt.sack());
                 continue;
             };
             let server = &mut self.connections[place].server;

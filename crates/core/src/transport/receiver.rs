@@ -620,7 +620,7 @@ impl Receiver {
             blocks.push(b);
         }
         ack.frame_len += 4 + 8 * blocks.as_slice().len() as u16;
-        ack.sack = slot;
+        ack.set_sack(slot);
     }
 
     /// It has this segment, out of order.

@@ -362,7 +362,7 @@ impl End for Sender {
         if self.phase != Phase::Established || pkt.flags.has(Flags::SYN) || pkt.payload > 0 {
             self.on_opening(now, pkt, out);
         } else if pkt.seq > self.board.una
-            && !pkt.sack.is_some()
+            && !pkt.sack().is_some()
             && self.is_undisturbed()
             && pkt.tsval.older_than(self.template.tsval) <= 0
         {

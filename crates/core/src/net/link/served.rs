@@ -1,5 +1,7 @@
 //! A link whose queue is served by a medium, and what is counted there.
 
+use std::ops::AddAssign;
+
 use super::{Link, Stab, aqm};
 use crate::aqm::registry::QdiscConfig;
 use crate::aqm::service::Carried as _;
@@ -22,14 +24,31 @@ pub const GAUGES: &[Gauge] = &[
     gauge("medium_lost_packets", "packets", "given up by the medium"),
 ];
 
-/// Counters behind the queue since a time.
+/// Where packets that have arrived spent their time behind the queue, since a time.
 #[derive(Copy, Clone, Debug, Default)]
-struct Sums {
-    packets: u64,
-    access: Span,
-    air: Span,
-    reorder: Span,
-    lost: u64,
+pub struct Sums {
+    pub packets: u64,
+    pub access: Span,
+    pub air: Span,
+    pub reorder: Span,
+}
+
+impl Sums {
+    fn add(&mut self, arrival: Time, stages: Stages) {
+        self.packets += 1;
+        self.access += stages.sent.since(stages.pulled);
+        self.air += stages.arrived.since(stages.sent);
+        self.reorder += arrival.since(stages.arrived);
+    }
+}
+
+impl AddAssign for Sums {
+    fn add_assign(&mut self, other: Sums) {
+        self.packets += other.packets;
+        self.access += other.access;
+        self.air += other.air;
+        self.reorder += other.reorder;
+    }
 }
 
 /// A link's state for the medium behind it.
@@ -43,6 +62,11 @@ pub struct Behind {
     pub arrived: u64,
     pub lost: u64,
     sampled: Sums,
+    lost_sampled: u64,
+    /// By account, since measuring began.
+    of_accounts: Vec<Sums>,
+    /// When each of those that arrived left the queue, where somebody asks for that.
+    pulls: Option<Vec<Time>>,
     /// From the queue to the arrival, since measuring began.
     delay: Distribution,
     lost_measured: u64,
@@ -103,8 +127,8 @@ impl Link {
     }
     /// A packet comes; tells to which part.
     pub fn accept(&mut self, now: Time, mut pkt: Packet, out: &mut Outbox) -> usize {
-        if let Some(queue) = self.aqm.sacks().filter(|_| pkt.sack.is_some()) {
-            queue.learn_sack(pkt.sack, out.sacks.get(pkt.sack));
+        if let Some(queue) = self.aqm.sacks().filter(|_| pkt.sack().is_some()) {
+            queue.learn_sack(pkt.sack(), out.sacks.get(pkt.sack()));
         }
         if now < self.service.measured_from {
             pkt.set_of_warmup();
@@ -163,24 +187,36 @@ impl Link {
     }
 
     /// A packet has arrived behind the medium.
-    pub fn deliver(&mut self, pkt: &Packet) {
+    pub fn deliver(&mut self, pkt: &Packet, stages: Stages) {
         self.service.deliver(pkt);
-        self.behind_mut().arrived += 1;
-    }
-    /// Where it has spent its time, if it arrives when it says.
-    pub fn record_stages(&mut self, pkt: &Packet, stages: Stages) {
-        let Stages { pulled, sent, arrived } = stages;
         let behind = self.behind_mut();
-        behind.sampled.packets += 1;
-        behind.sampled.access += sent.since(pulled);
-        behind.sampled.air += arrived.since(sent);
-        behind.sampled.reorder += pkt.enqueued_at.since(arrived);
-        behind.delay.record(pkt.enqueued_at.since(pulled));
+        behind.arrived += 1;
+        behind.sampled.add(pkt.enqueued_at, stages);
+        behind.delay.record(pkt.enqueued_at.since(stages.pulled));
+        if let Some(account) = pkt.counted() {
+            if behind.of_accounts.len() <= account {
+                behind.of_accounts.resize(account + 1, Sums::default());
+            }
+            behind.of_accounts[account].add(pkt.enqueued_at, stages);
+        }
+        if let Some(pulls) = &mut behind.pulls {
+            pulls.push(stages.pulled);
+        }
+    }
+    /// Where an account's packets spent their time behind the queue, since measuring began; nothing of a wire.
+    pub fn behind_queue(&self, account: usize) -> Option<Sums> {
+        let behind = self.behind.as_ref()?;
+        Some(behind.of_accounts.get(account).copied().unwrap_or_default())
+    }
+    /// When each packet left the queue that has arrived since the last call; nothing of a wire.
+    pub fn take_pulls(&mut self) -> Option<Vec<Time>> {
+        let pulls = self.behind.as_mut()?.pulls.get_or_insert_default();
+        Some(std::mem::take(pulls))
     }
     pub fn lose_in_medium(&mut self, now: Time, pkt: &Packet) {
         let behind = self.behind_mut();
         behind.lost += 1;
-        behind.sampled.lost += 1;
+        behind.lost_sampled += 1;
         if now >= self.service.measured_from && !pkt.is_of_warmup() {
             let key = (pkt.counted(), DropReason::Medium);
             *self.service.losses.entry(key).or_default() += 1;
@@ -192,13 +228,14 @@ impl Link {
     pub fn take_gauges(&mut self, out: &mut dyn Gauges) {
         let Some(behind) = &mut self.behind else { return };
         let sums = std::mem::take(&mut behind.sampled);
+        let lost = std::mem::take(&mut behind.lost_sampled);
         if sums.packets > 0 {
             let mean = |sum: Span| sum.as_millis_f64() / sums.packets as f64;
             out.gauge("access_ms", mean(sums.access));
             out.gauge("air_ms", mean(sums.air));
             out.gauge("reorder_ms", mean(sums.reorder));
         }
-        out.gauge("medium_lost_packets", sums.lost as f64);
+        out.gauge("medium_lost_packets", lost as f64);
         for (name, value) in behind.gauges.drain(..) {
             out.gauge(name, value);
         }
@@ -210,6 +247,7 @@ impl Link {
     pub(super) fn forget_delays(&mut self) {
         if let Some(behind) = &mut self.behind {
             behind.delay = Distribution::default();
+            behind.of_accounts.clear();
             behind.lost_measured = 0;
         }
     }

@@ -144,7 +144,7 @@ impl Host<'_> {
             return;
         }
         for pkt in out.packets.drain(first..last - 1) {
-            out.sacks.take(pkt.sack);
+            out.sacks.take(pkt.sack());
         }
     }
 }

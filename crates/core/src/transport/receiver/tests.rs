@@ -162,13 +162,13 @@ fn gaps_are_reported_most_recent_first_and_duplicates_as_dsack() {
     arrive(&mut r, &mut s, now, data(3));
     let ack = arrive(&mut r, &mut s, now, data(6)).unwrap();
     assert_eq!(ack.seq, 1);
-    assert_eq!(s.sacks.take(ack.sack).as_slice(), [Block::new(6, 7), Block::new(2, 4)]);
+    assert_eq!(s.sacks.take(ack.sack()).as_slice(), [Block::new(6, 7), Block::new(2, 4)]);
     let ack = arrive(&mut r, &mut s, now, data(3)).unwrap();
     assert!(ack.flags.has(Flags::DSACK));
-    assert_eq!(s.sacks.take(ack.sack).as_slice()[0], Block::new(3, 4));
+    assert_eq!(s.sacks.take(ack.sack()).as_slice()[0], Block::new(3, 4));
     let ack = arrive(&mut r, &mut s, now, data(1)).unwrap();
     assert_eq!(ack.seq, 4);
-    assert_eq!(s.sacks.take(ack.sack).as_slice(), [Block::new(6, 7)]);
+    assert_eq!(s.sacks.take(ack.sack()).as_slice(), [Block::new(6, 7)]);
 }
 
 fn sent(seq: u32, ms: u64) -> Packet {
@@ -188,10 +188,10 @@ fn data_behind_its_own_retransmission_is_refused() {
     let mut late = sent(2, 10);
     late.ecn = Ecn::Ce.into();
     let ack = arrive(&mut r, &mut s, now, late).unwrap();
-    assert_eq!((ack.seq, ack.sack, r.next), (2, SackSlot::NONE, 2));
+    assert_eq!((ack.seq, ack.sack(), r.next), (2, SackSlot::NONE, 2));
     let ack = arrive(&mut r, &mut s, now, sent(1, 10)).unwrap();
     assert!(ack.flags.has(Flags::DSACK));
-    assert_eq!(s.sacks.take(ack.sack).as_slice(), [Block::new(1, 2)]);
+    assert_eq!(s.sacks.take(ack.sack()).as_slice(), [Block::new(1, 2)]);
     // One millisecond is the clock's grain.
     let ack = arrive(&mut r, &mut s, now, sent(2, 59)).unwrap();
     assert_eq!((ack.seq, ack.stamp), (3, Time::ZERO + Span::from_millis(60)));

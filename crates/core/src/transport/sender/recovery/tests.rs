@@ -116,7 +116,7 @@ impl Script {
         if !blocks.is_empty() {
             let (slot, b) = self.out.sacks.place();
             blocks.iter().for_each(|r| assert!(b.push(Block::new(r.start, r.end))));
-            p.sack = slot;
+            p.set_sack(slot);
         }
         self.sender.on_packet(ms(self.now), &p, &mut self.out);
         self.sent()
