@@ -109,7 +109,7 @@ impl<'a> Sides<'a> {
             self.step(medium, now);
         }
         for side in &mut self.sides {
-            side.port.due = medium.next().min(side.port.arrival());
+            side.port.wait_for(medium.next());
         }
     }
 

@@ -27,6 +27,10 @@ impl Port {
     pub(super) fn arrival(&self) -> Time {
         self.air.front().map_or(Time::NEVER, |(pkt, _)| pkt.enqueued_at)
     }
+    /// The medium has nothing to do before this time.
+    pub fn wait_for(&mut self, medium: Time) {
+        self.due = medium.min(self.arrival());
+    }
     /// When the last of them arrives.
     pub(super) fn last_arrival(&self) -> Time {
         self.air.back().map_or(Time::ZERO, |(pkt, _)| pkt.enqueued_at)

@@ -204,6 +204,13 @@ impl Network {
             self.media.iter_mut().map(|shared| &mut shared.served).find(|s| s.sides[0] == n)?;
         let stations: Vec<_> = to.stations.iter().map(MediumConfig::parameters).collect();
         served.medium.change(now, to.config.parameters(), &stations);
+        // It may have something to do sooner than it said.
+        let due = served.medium.next();
+        for n in served.sides {
+            if let Some(port) = self.stations[n].node.as_port_mut() {
+                port.wait_for(due);
+            }
+        }
         Some(served.sides)
     }
     /// Each medium tells what it did in the `span` since the last sample.
