@@ -26,4 +26,5 @@ mod step;
 mod timing;
 mod udp_prague;
 mod utilisation;
+mod waits;
 mod web;
