@@ -252,10 +252,12 @@ impl Packet {
     /// The place of its SACK blocks.
     #[inline(always)]
     pub fn sack(&self) -> SackSlot {
-        match self.is_payload() {
-            true => SackSlot::NONE,
-            false => SackSlot((self.waited_or_sack as u32).wrapping_sub(1)),
-        }
+        if self.is_payload() { SackSlot::NONE } else { self.sack_of_ack() }
+    }
+    /// The same of a packet that is known not to be payload.
+    #[inline(always)]
+    pub fn sack_of_ack(&self) -> SackSlot {
+        SackSlot((self.waited_or_sack as u32).wrapping_sub(1))
     }
     /// Of an ACK.
     #[inline]

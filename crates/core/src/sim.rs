@@ -493,7 +493,7 @@ fn fetch_senders(slots: &[FlowSlot], sacks: &SackStore, turn: &[u32]) {
     if let Some(slot) = slots.get(turn[FETCH_DATA] as usize) {
         slot.flow.fetch_data(true);
         let ack = slot.acks.get(slot.read);
-        ack.into_iter().for_each(|ack| sacks.fetch(ack.sack()));
+        ack.into_iter().for_each(|ack| sacks.fetch(ack.sack_of_ack()));
     }
 }
 
