@@ -35,7 +35,7 @@ fn mean_window(
     let mut cc = registry::parse(cc, options).unwrap().build(Rng::stream(1, "laws", 0));
     let mut w = Window::new(1448, 52);
     w.ssthresh = w.cwnd;
-    let srtt8 = rtt_us * 8;
+    let srtt8 = u64::from(rtt_us) * 8;
     let hello = Ack { rtt: AckRtt { srtt8, ..AckRtt::default() }, ..Ack::default() };
     assert!(cc.on_established(true, &hello, &mut w).is_none());
     let mut rng = Rng::stream(1, "signals", 0);

@@ -318,10 +318,16 @@ pub struct Ack {
 pub struct AckRtt {
     /// RTT of the newest segment acknowledged, µs.
     pub newest_us: Option<u32>,
-    /// Smoothed RTT in eighths of a microsecond; zero before the first sample. As Linux's it has 32 bits: from 536 s on it
-    /// is their largest number.
-    pub srtt8: u32,
+    /// Smoothed RTT in eighths of a microsecond; zero before the first sample.
+    pub srtt8: u64,
     pub min_us: u32,
+}
+
+impl AckRtt {
+    /// Smoothed RTT, µs. It is no longer than its samples.
+    pub fn srtt_us(&self) -> u32 {
+        (self.srtt8 >> 3) as u32
+    }
 }
 
 /// Segments in flight, and those that are lost.
@@ -372,7 +378,7 @@ pub struct AckPacing {
 
 impl Ack {
     pub fn srtt(&self) -> Span {
-        Span::from_micros(u64::from(self.rtt.srtt8 >> 3))
+        Span::from_micros(self.rtt.srtt8 >> 3)
     }
 }
 

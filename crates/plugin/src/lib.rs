@@ -203,7 +203,7 @@ impl CongestionControl for Controller {
             delivered: ack.totals.delivered,
             delivered_ce: ack.totals.delivered_ce,
             rtt_us: ack.rtt.newest_us.unwrap_or(0),
-            srtt_us: ack.rtt.srtt8 >> 3,
+            srtt_us: ack.rtt.srtt_us(),
             min_rtt_us: ack.rtt.min_us,
             in_flight: ack.flight.now,
             prior_in_flight: ack.flight.before,

@@ -62,7 +62,7 @@ impl CongestionControl for Held {
         hand.mss = w.mss;
         w.cwnd = hand.cwnd;
         let bytes = u64::from(w.cwnd) * u64::from(w.mss);
-        self.pacing_rate = (bytes * 8_000_000).checked_div(u64::from(ack.rtt.srtt8));
+        self.pacing_rate = (bytes * 8_000_000).checked_div(ack.rtt.srtt8);
     }
     fn on_congestion(&mut self, _: Congestion, _: Time, w: &mut Window) {
         w.cwnd = lock(&self.hand).cwnd;
@@ -131,7 +131,7 @@ impl Steps {
         lock(&self.hand).cwnd = cwnd.clamp(1, MOST_WINDOW);
         let now = self.advance(step_ns);
         let Hand { mss, ack: a, .. } = &*lock(&self.hand);
-        let (srtt_us, in_flight) = (a.rtt.srtt8 >> 3, a.flight.now);
+        let (srtt_us, in_flight) = (a.rtt.srtt_us(), a.flight.now);
         (
             now,
             *mss,

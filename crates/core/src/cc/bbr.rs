@@ -516,7 +516,7 @@ impl CongestionControl for Bbr {
         self.min_rtt_us = ack.rtt.min_us;
         self.min_rtt_at = ack.now;
         self.aggregation.since = ack.now;
-        self.pacing.start(ack.rtt.srtt8 >> 3, w);
+        self.pacing.start(ack.rtt.srtt_us(), w);
         None
     }
 

@@ -755,7 +755,7 @@ impl CongestionControl for Bbr3 {
         self.probe_rtt_min_us = ack.rtt.min_us;
         self.probe_rtt_min_at = ack.now;
         self.aggregation.since = ack.now;
-        self.pacing.start(ack.rtt.srtt8 >> 3, w);
+        self.pacing.start(ack.rtt.srtt_us(), w);
         self.set_burst(w);
         None
     }

@@ -408,7 +408,11 @@ mod tests {
         Ack {
             now,
             acked,
-            rtt: AckRtt { newest_us: Some(rtt_us), srtt8: rtt_us * 8, ..AckRtt::default() },
+            rtt: AckRtt {
+                newest_us: Some(rtt_us),
+                srtt8: u64::from(rtt_us) * 8,
+                ..AckRtt::default()
+            },
             usage: AckUsage { cwnd_limited: true, ..AckUsage::default() },
             state: AckState { may_grow: true, ..AckState::default() },
             ..Ack::default()

@@ -435,10 +435,15 @@ fn square(x: u64) -> u128 {
     u128::from(x) * u128::from(x)
 }
 
+/// Linux's field has 32 bits: from 536 s on it is their largest number.
+fn linux_srtt8(ack: &Ack) -> u32 {
+    ack.rtt.srtt8.min(u64::from(u32::MAX)) as u32
+}
+
 impl CongestionControl for Prague {
     #[inline(always)]
     fn on_ack(&mut self, ack: &Ack, w: &mut Window) {
-        self.srtt8 = ack.rtt.srtt8;
+        self.srtt8 = linux_srtt8(ack);
         if let (Some(detector), Some(rtt_us)) = (&mut self.detector, ack.rtt.newest_us) {
             detector.sample(rtt_us);
         }
@@ -504,16 +509,16 @@ impl CongestionControl for Prague {
         if !granted {
             return Some(Box::new(Reno::plain()));
         }
-        self.srtt8 = ack.rtt.srtt8;
+        self.srtt8 = linux_srtt8(ack);
         self.alpha_stamp = ack.now;
         self.frac_window = u64::from(w.cwnd) << WINDOW_BITS;
         self.left_cwnd = w.cwnd;
         self.mtu_max = w.mtu();
         if ack.rtt.srtt8 > 0 {
             if let Some(detector) = &mut self.detector {
-                detector.sample(ack.rtt.srtt8 / 8);
+                detector.sample(ack.rtt.srtt_us());
             }
-            self.slow_srtt8 = u64::from(ack.rtt.srtt8) << SLOW_SRTT_SHIFT;
+            self.slow_srtt8 = u64::from(self.srtt8) << SLOW_SRTT_SHIFT;
         }
         let segment_rate = self.segment_rate(w);
         self.rate = self.rate_of_window(segment_rate);

@@ -173,7 +173,7 @@ pub(super) mod vectors {
                     now,
                     rtt: AckRtt {
                         newest_us: rtt_us,
-                        srtt8: rtt.as_micros() as u32 * 8,
+                        srtt8: rtt.as_micros() * 8,
                         ..AckRtt::default()
                     },
                     ..ack(2, esce)

@@ -112,11 +112,10 @@ impl View<'_> {
     /// What it is told when there is no ACK at hand.
     #[inline(always)]
     fn ack_info(&self, now: Time, win: &Window) -> Ack {
-        let srtt8 = self.rtt.srtt8().min(u64::from(u32::MAX)) as u32;
         Ack {
             now,
             totals: self.board.totals(),
-            rtt: AckRtt { newest_us: None, srtt8, min_us: self.rtt.min_us() },
+            rtt: AckRtt { newest_us: None, srtt8: self.rtt.srtt8(), min_us: self.rtt.min_us() },
             flight: AckFlight {
                 now: self.board.in_flight(),
                 lost_total: self.board.lost_total,
@@ -286,7 +285,7 @@ impl Sender {
 
     #[inline(never)]
     fn on_any_ack(&mut self, now: Time, pkt: &Packet, out: &mut Outbox) {
-        let blocks = out.sacks.take(pkt.sack());
+        let blocks = out.sacks.take(pkt.sack_of_ack());
         if self.passes_paws(pkt) {
             self.count_marked_ack(pkt);
             self.on_ack(now, pkt, &blocks, out);
@@ -362,7 +361,7 @@ impl End for Sender {
         if self.phase != Phase::Established || pkt.flags.has(Flags::SYN) || pkt.payload > 0 {
             self.on_opening(now, pkt, out);
         } else if pkt.seq > self.board.una
-            && !pkt.sack().is_some()
+            && !pkt.sack_of_ack().is_some()
             && self.is_undisturbed()
             && pkt.tsval.older_than(self.template.tsval) <= 0
         {

@@ -67,7 +67,7 @@ impl Ack {
             delivered: ack.totals.delivered,
             delivered_ce: ack.totals.delivered_ce,
             rtt_us: ack.rtt.newest_us,
-            srtt_us: ack.rtt.srtt8 >> 3,
+            srtt_us: ack.rtt.srtt_us(),
             min_rtt_us: ack.rtt.min_us,
             in_flight: ack.flight.now,
             prior_in_flight: ack.flight.before,

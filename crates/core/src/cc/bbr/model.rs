@@ -73,7 +73,7 @@ impl Pacing {
     }
     pub fn set(&mut self, rate: u32, gain: u32, full: bool, ack: &Ack, w: &Window) {
         if !self.saw_rtt && ack.rtt.srtt8 > 0 {
-            self.start(ack.rtt.srtt8 >> 3, w);
+            self.start(ack.rtt.srtt_us(), w);
         }
         self.change(rate, gain, full, w);
     }

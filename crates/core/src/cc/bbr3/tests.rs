@@ -26,7 +26,7 @@ fn path(options: &[(&str, &str)]) -> Path {
         Bbr3::new(&crate::params::read_options(options).unwrap(), Rng::stream(1, "bbr3", 0));
     let mut w = Window::new(1448, 52);
     let a = Ack {
-        rtt: AckRtt { min_us: RTT_US, srtt8: 8 * RTT_US, ..AckRtt::default() },
+        rtt: AckRtt { min_us: RTT_US, srtt8: 8 * u64::from(RTT_US), ..AckRtt::default() },
         ..Ack::default()
     };
     assert!(cc.on_established(true, &a, &mut w).is_none());
@@ -68,7 +68,7 @@ impl Path {
                 delivered_ce: self.delivered_ce,
                 ..Totals::default()
             },
-            rtt: AckRtt { newest_us: Some(rtt_us), srtt8: 8 * rtt_us, min_us: RTT_US },
+            rtt: AckRtt { newest_us: Some(rtt_us), srtt8: 8 * u64::from(rtt_us), min_us: RTT_US },
             flight: AckFlight {
                 before: r.delivered,
                 now: r.delivered,

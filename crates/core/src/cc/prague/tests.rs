@@ -18,7 +18,8 @@ fn established_with(
     let mut w = Window::new(1448, 52);
     w.cwnd = cwnd;
     w.ssthresh = ssthresh;
-    let a = Ack { rtt: AckRtt { srtt8: rtt_us * 8, ..AckRtt::default() }, ..Ack::default() };
+    let a =
+        Ack { rtt: AckRtt { srtt8: u64::from(rtt_us) * 8, ..AckRtt::default() }, ..Ack::default() };
     assert!(p.on_established(true, &a, &mut w).is_none());
     (p, w)
 }
@@ -70,7 +71,7 @@ fn random_marks(rtt_us: u32, p: f64, rounds: u32) -> f64 {
                     snd_una: n,
                     snd_nxt: n + window,
                 },
-                rtt: AckRtt { srtt8: rtt_us * 8, ..AckRtt::default() },
+                rtt: AckRtt { srtt8: u64::from(rtt_us) * 8, ..AckRtt::default() },
                 usage: AckUsage { cwnd_limited: true, ..AckUsage::default() },
                 flight: AckFlight { now: window, ..AckFlight::default() },
                 ..Ack::default()
