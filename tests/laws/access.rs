@@ -1,7 +1,5 @@
 //! Media: what `docs/access.md` says of each, and what holds for all.
 
-use std::collections::BTreeMap;
-
 use l4slab_core::live::Live;
 use l4slab_core::net::access;
 use l4slab_core::rng::Rng;

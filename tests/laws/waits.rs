@@ -36,10 +36,6 @@ fn waits(lab: &Lab) -> Vec<u64> {
     arrivals(lab).1.iter().map(|(_, _, waited)| *waited).collect()
 }
 
-fn mean(waits: &[u64]) -> f64 {
-    waits.iter().sum::<u64>() as f64 / waits.len() as f64
-}
-
 /// What a packet waits on its way is its one-way delay without the delay before the links, to the nanosecond, and a flow's
 /// row is made of its parts. Serialisation is part of a medium; on a wire it is the wait of the next packet.
 #[test]
@@ -88,6 +84,7 @@ fn waits_are_the_one_way_delay() {
             );
         }
     }
+    assert!(seen > 20_000, "{seen} packets");
 }
 
 /// Where the only queue is that of a medium, it has the wait that the flow calls its queue's.
