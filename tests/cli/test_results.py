@@ -8,6 +8,7 @@ from typing import Any
 import l4slab
 import polars as pl
 import pytest
+from l4slab.cli import main
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
@@ -169,3 +170,25 @@ def test_too_many_cases_and_wrong_conditions_are_sentences(opened: l4slab.Result
     with pytest.raises(l4slab.InputError, match=r"aqm.*not valid SQL"):
         opened.plot.time_series("aqm = 'x'")
     assert opened.plot.time_series("trial = 9") is None
+
+
+def test_the_terminal_shows_the_wait_in_media(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    flow = '[[flow]]\nname = "f"\nkind = "cbr"\nrate = "1Mbit"\nrtt = "10ms"\npath = ["a"]\n'
+    told = {}
+    for name, link in (("medium", 'medium = "leo calm"'), ("wire", 'rate = "10Mbit"')):
+        file = tmp_path / f"{name}.toml"
+        file.write_text(f'duration = "1s"\n[link.a]\n{link}\nqdisc = "pfifo"\n{flow}')
+        assert main(["run", str(file), "--out", str(tmp_path / name), "--workers", "1"]) == 0
+        told[name] = capsys.readouterr().out
+    assert "wait" in told["medium"]
+    assert "Wait: in the queues" in told["medium"]
+    assert "queue" in told["wire"]
+    assert "Wait" not in told["wire"]
+    row = l4slab.open(tmp_path / "medium").flows.to_dicts()[0]
+    parts = [row[f"{part}_ms_mean"] for part in ("queue", "access", "air", "reorder")]
+    # The way by the satellite.
+    assert row["sojourn_ms_mean"] == pytest.approx(sum(parts))
+    assert row["air_ms_mean"] > 8
+    wire = l4slab.open(tmp_path / "wire").flows.to_dicts()[0]
+    assert wire["queue_ms_mean"] is None
+    assert wire["sojourn_ms_mean"] is not None

@@ -34,9 +34,13 @@ FLOWS: Schema = {
     "rtt_ms_mean": _FLOAT,  # what the sender's TCP measures, like srtt in ss
     "rtt_ms_p50": _FLOAT,
     "rtt_ms_p99": _FLOAT,
-    "sojourn_ms_mean": _FLOAT,  # time in the queues of the links
+    "sojourn_ms_mean": _FLOAT,  # time in the links: in their queues, and in media behind these
     "sojourn_ms_p50": _FLOAT,
     "sojourn_ms_p99": _FLOAT,
+    "queue_ms_mean": _FLOAT,  # parts of `sojourn_ms_mean` on a path with a medium: in queues
+    "access_ms_mean": _FLOAT,  # from there to the first transmission
+    "air_ms_mean": _FLOAT,  # from there to the arrival, with retransmissions
+    "reorder_ms_mean": _FLOAT,  # for what was sent before
     "offered_packets": _INT,  # that came to the network in the measured interval, with the copies that it made of them
     "sent_packets": _INT,  # of these, that reached the links
     "delivered_packets": _INT,  # that came to the receiver

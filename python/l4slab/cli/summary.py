@@ -31,6 +31,11 @@ _SUMMARY = {
     "ce_pct": ("CE\n%", 3),
     "drop_pct": ("drop\n%", 4),
 }
+# In place of its heading, where a flow crosses a medium.
+_WITH_MEDIA = ("wait\nms", 4)
+_WAIT_LEGEND = (
+    "Wait: in the queues of all links, and in media behind these until the arrival (queue_ms_mean and others)."
+)
 # Beside these, where there are transfers.
 _TRANSFERS = {
     "completion_ms_p50": ("done p50\nms", 8),
@@ -328,9 +333,15 @@ def _columns(flows: pl.DataFrame) -> dict[str, tuple[str, int]]:
     """The columns to show of flows. Those of transfers and of frames only if there are any."""
     told = [name for name in ("transfers", "unfinished") if name in flows.columns and flows[name].sum()]
     columns = _SUMMARY | ({name: how for name, how in _TRANSFERS.items() if name in flows.columns} if told else {})
+    if _crosses_media(flows):
+        columns["sojourn_ms_mean"] = _WITH_MEDIA
     for group, key in ((_FRAMES, "frames"), (_RESPONSIVENESS, "rpm_foreign")):
         columns |= group if key in flows.columns and flows[key].count() else {}
     return columns
+
+
+def _crosses_media(flows: pl.DataFrame) -> bool:
+    return "queue_ms_mean" in flows.columns and flows["queue_ms_mean"].count() > 0
 
 
 def _shared(results: Results, cases: pl.DataFrame) -> list[bool]:
@@ -370,6 +381,8 @@ def _show_flows(results: Results) -> None:
     terminal.show("Flows, mean over trials", columns, more="; flows.parquet has all")
     if len(means) > terminal.ROWS_SHOWN:
         terminal.say(f"... {len(means) - terminal.ROWS_SHOWN} more rows in flows.parquet")
+    if _crosses_media(results.flows):
+        terminal.say(_WAIT_LEGEND)
     if "frame_ms_p99" in means.columns and means["frame_ms_p99"].count():
         terminal.say(_FRAMES_LEGEND)
 

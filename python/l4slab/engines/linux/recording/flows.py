@@ -164,7 +164,7 @@ def measured_of(observed: Observed, flow: Flow) -> pl.DataFrame:
 
 
 def delivered_of(path: list[Link], flow: Flow) -> pl.DataFrame:
-    """A flow's payload packets that left the last link: `out_ns`, `len`, `queued_ns` over all links, and `marked`,
+    """A flow's payload packets that left the last link: `out_ns`, `len`, `queued_ns` (in all links), and `marked`,
     whether with CE that their sender had not set; of a program also `conn`, `headers` and `number`.
     """
     # Not every socket of a program numbers its packets.
@@ -174,7 +174,7 @@ def delivered_of(path: list[Link], flow: Flow) -> pl.DataFrame:
         which = payload_of(link, flow) & link.left
         packets = link.packets[which]
         columns = {name: packets[name] for name in ("in_ns", "out_ns", "len", "headers", "fresh", *keys)}
-        columns |= {"queued_ns": link.sojourn_ns[which], "sent_ce": sent_with_ce(link, flow)[which]}
+        columns |= {"queued_ns": link.passage_ns[which], "sent_ce": sent_with_ce(link, flow)[which]}
         here = pl.DataFrame(columns | {"marked": packets["ecn_out"] == CE})
         if so_far is not None:
             # The same IP identification comes again after 65536 packets: the latest before counts.

@@ -123,6 +123,7 @@ class Link:
     changes: list[Change]
     duration_ns: int
     flows: Sequence[Flow] = ()
+    behind_ns: Array | None = None  # how long it was in a medium behind the queue
     tells_drops: bool = False  # whether the packets say themselves which ones the queue dropped, and why
 
     @cached_property
@@ -189,6 +190,11 @@ class Link:
     def sojourn_ns(self) -> Array:
         """Time in the queue, of those that left."""
         return np.where(self.left, self.packets["out_ns"] - self.packets["in_ns"], 0).astype(np.int64)
+
+    @property
+    def passage_ns(self) -> Array:
+        """Time in the queue and in a medium behind it, of those that left the queue."""
+        return self.sojourn_ns if self.behind_ns is None else self.sojourn_ns + self.behind_ns
 
     @cached_property
     def marked(self) -> Array:

@@ -42,7 +42,8 @@ def read(lab: Lab, folder: Path, is_over: bool = True, has_tc: bool = True) -> O
     for number, spec in enumerate(run["links"]):
         used = lab.link_namespace(number) in lab.routes
         packets = _packets(folder, number) if used else np.empty(0, PACKET)
-        packets = packets[packets["in_ns"] <= run["duration_ns"]]
+        within = packets["in_ns"] <= run["duration_ns"]
+        packets, behind = packets[within], _behind(folder, number, within)
         _match_again(packets, lab)
         _count_headers(packets, lab)
         outputs = parse_tc(_text(folder / f"tc.{number}.json")) if used and has_tc else []
@@ -50,7 +51,8 @@ def read(lab: Lab, folder: Path, is_over: bool = True, has_tc: bool = True) -> O
             raise CheckError(f"tc gave {len(outputs)} of {len(ticks)} samples of link {spec['name']}")
         changes = [change for change in run["at"] if change.get("link") == spec["name"]]
         tc = list(zip(ticks, outputs, strict=False))
-        links.append(Link(spec["name"], packets, tc, spec, changes, run["duration_ns"], lab.flows, not has_tc))
+        end = run["duration_ns"]
+        links.append(Link(spec["name"], packets, tc, spec, changes, end, lab.flows, behind, not has_tc))
     events = [line.split("\t") for line in _lines(folder / "events.tsv")]
     teardown = _text(folder / "teardown.txt") if is_over and has_tc else ""
     return Observed(
@@ -103,6 +105,12 @@ def _packets(folder: Path, link: int) -> Array:
         return packets
     came = _array(arrivals, PACKET)
     return np.concatenate([packets, came[~np.isin(came["number"], packets["number"])]])
+
+
+def _behind(folder: Path, link: int, within: Array) -> Array | None:
+    """How long packets of a link were in its medium, ns; None of a wire."""
+    path = folder / f"behind.{link}.bin"
+    return np.fromfile(path, np.uint64)[within].astype(np.int64) if path.is_file() else None
 
 
 # The fields that are known of a packet when it leaves.

@@ -87,7 +87,7 @@ def _flow_series(observed: Observed, flow: Flow, steps: Array) -> Columns:
 
 
 def _delivered(path: list[Link], flow: Flow) -> tuple[Array, Array, Array, Array]:
-    """Of a flow's payload packets that left the last link: when, how long they are, how long they were in the queues of
+    """Of a flow's payload packets that left the last link: when, how long they are, how long they were in
     all links, and whether they have CE that their sender had not set.
     """
     if len(path) == 1:
@@ -95,7 +95,7 @@ def _delivered(path: list[Link], flow: Flow) -> tuple[Array, Array, Array, Array
         which = payload_of(link, flow) & link.left
         packets = link.packets[which]
         marked = (packets["ecn_out"] == CE) & ~sent_with_ce(link, flow)[which]
-        return packets["out_ns"], packets["len"].astype(np.float64), link.sojourn_ns[which], marked
+        return packets["out_ns"], packets["len"].astype(np.float64), link.passage_ns[which], marked
     found = delivered_of(path, flow)
     times, frames, queued, marked = (found[name].to_numpy() for name in ("out_ns", "len", "queued_ns", "marked"))
     return times, frames.astype(np.float64), queued, marked
