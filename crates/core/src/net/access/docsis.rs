@@ -363,13 +363,14 @@ impl Docsis {
         for (frame, flow, minislots) in grants {
             *pieces.entry((frame, flow)).or_default() += minislots;
         }
-        let mut asked = vec![0; self.flows.len()];
+        let mut asked = Vec::new();
         for flow in 0..self.flows.len() {
             let of_flow: Vec<_> = pieces.iter().filter(|((_, f), _)| *f == flow).collect();
             let bytes: u64 = of_flow.iter().map(|(_, n)| **n * self.minislot).sum();
             // What a grant has beyond its request is not credited: the modem asks for the next packet all the same.
-            asked[flow] = self.flows[flow].wanted.min(bytes);
-            self.flows[flow].wanted -= asked[flow];
+            let answered = self.flows[flow].wanted.min(bytes);
+            self.flows[flow].wanted -= answered;
+            asked.push(answered);
             self.sustained.take(bytes);
             self.counts.granted += bytes;
             if of_flow.is_empty() {
