@@ -936,6 +936,45 @@ fn nr_harq_delays_what_follows() {
     }
 }
 
+/// LTE's blocks are those of TS 36.213: what a phone gets at the best channel quality, or at an MCS. A packet of 1500 B has 5 B
+/// of headers in a block and 14 B of Ethernet in the table.
+#[test]
+fn lte_blocks() {
+    let run = |words: &str| {
+        let home = medium(lab(3.0, 1.0), &format!("{words} bler 0"), "pfifo limit 400", json!({}));
+        let both = cbr(cbr(home, "down", 400.0, 1500, "home"), "up", 100.0, 1500, "home.up").run();
+        ["down", "up"].map(|name| both.flow(name).rate_mbps * 1505.0 / 1514.0)
+    };
+    for (words, down, up) in [
+        // Category 4: 150.752 and 51.024 Mbit/s (TS 36.306).
+        ("lte 20MHz layers 2 cqi 15", 150.752, 51.024),
+        ("lte 20MHz layers 2 cqi 15 qam64-up", 150.752, 75.376),
+        ("lte 10MHz cqi 15", 36.696, 25.456),
+        ("lte 5MHz cqi 15", 18.086, 12.576),
+        ("lte 5MHz cqi 15 cqi-up 3", 18.086, 1.096),
+        ("lte 5MHz mcs 17 mcs-up 10", 7.736, 4.392),
+        ("lte 5MHz cqi 15 mcs-up 20", 18.086, 10.68),
+        ("nr fdd mcs 27 mcs-up 0 layers 2 layers-up 2", 0.0, 0.0),
+    ] {
+        let found = run(words);
+        let nr = words.starts_with("nr").then(|| {
+            let elements = 51.0 * 12.0 * 14.0 * 2000.0 * 2.0 * 1e-6;
+            [elements * 0.86 * 8.0 * 948.0 / 1024.0, elements * 0.92 * 2.0 * 120.0 / 1024.0]
+        });
+        let [down, up] = nr.unwrap_or([down, up]);
+        agrees(&format!("{words}: down"), found[0], down, 0.005);
+        agrees(&format!("{words}: up"), found[1], up, 0.005);
+    }
+    let refused = |words: &str| access::parse(words).unwrap_err().to_string();
+    assert_eq!(
+        refused("lte mcs 5 cqi 3"),
+        "nr: mcs \"5\" is refused; cqi says the same; leave one of them out"
+    );
+    assert!(refused("lte mcs-up 24").contains("add qam64-up"));
+    assert!(refused("nr mcs 28").contains("0 to 27"));
+    assert!(refused("nr rate 10mbit mcs 3").contains("rate says the same"));
+}
+
 /// Schedulers: equal users get the same; with proportional fairness and constant channels all get the same slots, and with
 /// an exponent of 2 rates as the square roots.
 #[test]
@@ -971,10 +1010,11 @@ fn nr_schedulers() {
     };
     agrees("gain of two", gain(2), 1.5, 0.03);
     agrees("gain of four", gain(4), 2.083, 0.03);
-    // LTE in 5 MHz at the best rate: ns-3's test has 2 196 000 B/s.
+    // LTE in 5 MHz at the best rate: ns-3's test has 2 196 000 B/s. Its groups of two resource blocks are 24 of 25.
     let lte = cell("lte 5MHz bler 0 cqi 15", &["17mbit"]);
     agrees("as said", lte[0], 17.0, 0.01);
-    let peak = access::parse("lte 5MHz cqi 15").expect("words").rates()[0].bps() as f64 / 8.0;
+    let peak =
+        access::parse("lte 5MHz prb 24 mcs 28").expect("words").rates()[0].bps() as f64 / 8.0;
     agrees("LTE, bytes per second", peak, 2_196_000.0, 0.01);
 }
 

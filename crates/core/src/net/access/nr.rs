@@ -10,6 +10,7 @@
 mod bearer;
 mod cell;
 mod channel;
+mod lte;
 mod marking;
 
 use self::cell::Cell;
@@ -37,9 +38,39 @@ const LTE_BITS: [f64; 15] = [
     0.1523, 0.2344, 0.3770, 0.6016, 0.8770, 1.1758, 1.4766, 1.9141, 2.4063, 2.7305, 3.3223, 3.9023,
     4.5234, 5.1152, 5.5547,
 ];
-/// Resource elements that carry no data, down and up (TS 38.306; of LTE control and reference symbols).
+/// The same by MCS: modulation order, and code rate times 1024 (TS 38.214, table 5.1.3.1-2).
+const NR_MCS: [(f64, f64); 28] = [
+    (2.0, 120.0),
+    (2.0, 193.0),
+    (2.0, 308.0),
+    (2.0, 449.0),
+    (2.0, 602.0),
+    (4.0, 378.0),
+    (4.0, 434.0),
+    (4.0, 490.0),
+    (4.0, 553.0),
+    (4.0, 616.0),
+    (4.0, 658.0),
+    (6.0, 466.0),
+    (6.0, 517.0),
+    (6.0, 567.0),
+    (6.0, 616.0),
+    (6.0, 666.0),
+    (6.0, 719.0),
+    (6.0, 772.0),
+    (6.0, 822.0),
+    (6.0, 873.0),
+    (8.0, 682.5),
+    (8.0, 711.0),
+    (8.0, 754.0),
+    (8.0, 797.0),
+    (8.0, 841.0),
+    (8.0, 885.0),
+    (8.0, 916.5),
+    (8.0, 948.0),
+];
+/// Resource elements that carry no data, down and up (TS 38.306).
 const NR_OVERHEAD: [f64; 2] = [0.14, 0.08];
-const LTE_OVERHEAD: [f64; 2] = [0.25, 0.20];
 /// Resource blocks by bandwidth in MHz (TS 38.101-1; TS 36.101).
 const BLOCKS: [(u16, [u16; 4]); 9] = [
     // MHz, and blocks at 15, 30 and 60 kHz and of LTE; 0: there are none.
@@ -78,10 +109,22 @@ params! {
         pattern: Option<Pattern> = None, pattern(), "srsRAN";
         /// resource blocks
         prb: Option<u16> = None, count(1..=275_u16).mapped(Some, |n: &Option<u16>| *n).default("by bandwidth and spacing"), "TS 38.101-1";
-        /// layers downlink; uplink has one
+        /// layers downlink
         layers: u8 = 1, count(1..=8), "";
+        /// layers uplink
+        layers_up: u8 = 1, count(1..=4).called(&["layers-up"]), "";
         /// channel quality, from 1 to 15, which gives the bits of a resource element
         cqi: Option<u8> = None, count(1..=15_u8).mapped(Some, |n: &Option<u8>| *n).default("12"), "TS 38.214";
+        /// channel quality uplink
+        cqi_up: Option<u8> = None, count(1..=15_u8).mapped(Some, |n: &Option<u8>| *n).called(&["cqi-up"]).default("as downlink"), "";
+        /// modulation and coding scheme downlink, in place of cqi: up to 27, of LTE 28
+        mcs: Option<u8> = None, count(0..=28_u8).mapped(Some, |n: &Option<u8>| *n).default("by cqi"), "TS 38.214, TS 36.213";
+        /// the same uplink, in place of cqi-up
+        mcs_up: Option<u8> = None, count(0..=28_u8).mapped(Some, |n: &Option<u8>| *n).called(&["mcs-up"]).default("by cqi-up"), "TS 38.214, TS 36.213";
+        qam64_up: bool = false, words([
+            ("qam16-up", false, "LTE: users send 16-QAM at most, as those of categories 1 to 4"),
+            ("qam64-up", true, "LTE: they send 64-QAM, too"),
+        ]), "TS 36.306";
         /// mean downlink rate of a user that is alone, in place of cqi
         rate: Option<Rate> = None, rate().optional().default("by cqi"), "";
         place: Environment = Environment::Fixed, words([
@@ -236,10 +279,19 @@ impl Described for NrConfig {
 
     fn renew(&mut self, given: &Given) {
         if given.has("cqi") {
-            self.rate = None;
+            (self.rate, self.mcs) = (None, None);
+        }
+        if given.has("mcs") {
+            (self.rate, self.cqi) = (None, None);
         }
         if given.has("rate") {
-            self.cqi = None;
+            (self.cqi, self.mcs) = (None, None);
+        }
+        if given.has("cqi-up") {
+            self.mcs_up = None;
+        }
+        if given.has("mcs-up") {
+            self.cqi_up = None;
         }
     }
     fn finish(&mut self, given: &Given) -> Result<(), Refused> {
@@ -247,6 +299,7 @@ impl Described for NrConfig {
             let fix = "cqi says the rate as well; leave one of them out".to_owned();
             return Err(given.refuse("rate", tc::format_rate(rate), fix));
         }
+        self.check_mcs(given)?;
         if self.prb.is_none() && self.blocks() == 0 {
             let mhz = format!("{}MHz", self.bandwidth);
             if self.lte {
@@ -269,6 +322,27 @@ impl Described for NrConfig {
 }
 
 impl NrConfig {
+    fn check_mcs(&self, given: &Given) -> Result<(), Refused> {
+        let schemes =
+            [("mcs", self.mcs, "cqi", self.cqi), ("mcs-up", self.mcs_up, "cqi-up", self.cqi_up)];
+        for (keyword, mcs, other, cqi) in schemes {
+            let Some(mcs) = mcs else { continue };
+            let refuse = |fix: String| Err(given.refuse(keyword, mcs.to_string(), fix));
+            if cqi.is_some() {
+                return refuse(format!("{other} says the same; leave one of them out"));
+            }
+            if keyword == "mcs" && self.rate.is_some() {
+                return refuse("rate says the same; leave one of them out".to_owned());
+            }
+            if !self.lte && usize::from(mcs) >= NR_MCS.len() {
+                return refuse("5G has 0 to 27".to_owned());
+            }
+            if self.lte && keyword == "mcs-up" && mcs >= lte::QAM64_UP && !self.qam64_up {
+                return refuse("it is 64-QAM; add qam64-up, or write 20 at most".to_owned());
+            }
+        }
+        Ok(())
+    }
     fn spacing(&self) -> u8 {
         if self.lte { 15 } else { self.scs }
     }
@@ -311,18 +385,47 @@ impl NrConfig {
     }
     /// Bytes of a whole slot.
     fn bytes(&self, way: Way) -> f64 {
-        let overhead = if self.lte { LTE_OVERHEAD } else { NR_OVERHEAD };
-        if let Some(rate) = self.rate {
-            let down =
-                rate.bps() as f64 / 8.0 * self.slot().as_secs_f64() / self.fraction(Way::Down);
-            let up = (1.0 - overhead[1]) / (1.0 - overhead[0]) / f64::from(self.layers);
-            return if way == Way::Down { down } else { down * up };
+        let of_link = self.cqi_up.is_none() && self.mcs_up.is_none();
+        match (self.rate, way) {
+            (Some(rate), Way::Down) => self.bytes_of(rate),
+            (Some(rate), Way::Up) if of_link => {
+                let layers = f64::from(self.layers_up) / f64::from(self.layers);
+                let bytes = self.bytes_of(rate) * layers;
+                match self.lte {
+                    true => bytes.min(self.block(way, LTE_BITS[14])),
+                    false => bytes * (1.0 - NR_OVERHEAD[1]) / (1.0 - NR_OVERHEAD[0]),
+                }
+            }
+            _ => {
+                let cqi = if way == Way::Up { self.cqi_up.or(self.cqi) } else { self.cqi };
+                let bits = if self.lte { LTE_BITS } else { NR_BITS };
+                self.block(way, bits[usize::from(cqi.unwrap_or(12)) - 1])
+            }
         }
-        let bits = if self.lte { LTE_BITS } else { NR_BITS };
-        let bits = bits[usize::from(self.cqi.unwrap_or(12)) - 1];
-        let layers = if way == Way::Down { self.layers } else { 1 };
-        let elements = 12.0 * f64::from(self.blocks()) * f64::from(SYMBOLS);
-        elements * (1.0 - overhead[way as usize]) * bits * f64::from(layers) / 8.0
+    }
+    /// Bytes of a downlink slot at a mean rate.
+    fn bytes_of(&self, rate: Rate) -> f64 {
+        rate.bps() as f64 / 8.0 * self.slot().as_secs_f64() / self.fraction(Way::Down)
+    }
+    /// Bytes of a transport block that has a whole slot, of the MCS or of a channel with so many bits in an element.
+    fn block(&self, way: Way, quality: f64) -> f64 {
+        let (mcs, layers) = match way {
+            Way::Down => (self.mcs, self.layers),
+            Way::Up => (self.mcs_up, self.layers_up),
+        };
+        let blocks = f64::from(self.blocks());
+        let bits = if self.lte {
+            match (mcs, way) {
+                (Some(mcs), _) => lte::bits(lte::of_mcs(way, mcs), blocks),
+                (None, Way::Down) => lte::down(quality, blocks),
+                (None, Way::Up) => lte::up(quality, blocks, !self.qam64_up),
+            }
+        } else {
+            let of_mcs = |mcs: u8| NR_MCS[usize::from(mcs)].0 * NR_MCS[usize::from(mcs)].1 / 1024.0;
+            let elements = 12.0 * blocks * f64::from(SYMBOLS);
+            elements * (1.0 - NR_OVERHEAD[way as usize]) * mcs.map_or(quality, of_mcs)
+        };
+        bits * f64::from(layers) / 8.0
     }
     /// Mean rate of a user that is alone.
     fn mean(&self, way: Way) -> f64 {
@@ -333,7 +436,13 @@ impl NrConfig {
 impl MediumKind for NrConfig {
     const OF_STATIONS: &'static [&'static str] = &[
         "layers",
+        "layers-up",
         "cqi",
+        "cqi-up",
+        "mcs",
+        "mcs-up",
+        "qam16-up",
+        "qam64-up",
         "rate",
         "fixed",
         "static",
