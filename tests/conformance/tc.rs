@@ -298,7 +298,7 @@ fn refusals_are_one_sentence_with_the_fix() {
 #[test]
 fn what_tc_or_the_kernel_refuses_or_ignores_is_refused() {
     for text in [
-        "pfifo limit 10p",
+        "pfifo limit p",
         "pfifo limit 5G",
         "pfifo limit inf",
         "pfifo limit nan",

@@ -7,20 +7,11 @@ use crate::tc;
 
 /// Words of a command: what follows is not printed by `show`.
 const COMMAND: [&str; 6] = ["tc", "sudo", "dev", "root", "parent", "handle"];
-/// netem's names of the values of a model or a rate, which it reads by their order.
-const LABELS: [&str; 12] = [
-    "p",
-    "r",
-    "1-h",
-    "1-k",
-    "p13",
-    "p31",
-    "p32",
-    "p23",
-    "p14",
-    "packetoverhead",
-    "cellsize",
-    "celloverhead",
+/// netem's names of the values of a model or a rate, which it reads by their order. Elsewhere "r" begins "reorder".
+const LABELS: [(&str, &[&str]); 3] = [
+    ("gemodel", &["p", "r", "1-h", "1-k"]),
+    ("state", &["p13", "p31", "p32", "p23", "p14"]),
+    ("rate", &["packetoverhead", "cellsize", "celloverhead"]),
 ];
 /// The first words of the lines of `-s`.
 const STATISTICS: [&str; 2] = ["Sent", "prob_mark"];
@@ -43,14 +34,21 @@ pub fn as_read(text: &str) -> Cow<'_, str> {
     };
     let mut plain = vec![Cow::from(kind)];
     let mut words = options.split(' ').filter(|word| !word.is_empty()).peekable();
-    let mut before = "";
+    let (mut before, mut labels): (&str, &[&str]) = ("", &[]);
     while let Some(word) = words.next() {
         let is_value =
             words.peek().is_some_and(|next| next.starts_with(|c: char| c.is_ascii_digit()));
         match word {
             "direct_packets_stat" if kind == "htb" => drop(words.next()),
-            _ if kind == "netem" && is_value && LABELS.contains(&word) && is_printed(before) => {}
-            _ => plain.push(without_unit(before, word)),
+            _ if is_value && labels.contains(&word) => {}
+            _ => {
+                plain.push(without_unit(before, word));
+                if let Some((_, of_it)) = LABELS.iter().find(|(name, _)| *name == word) {
+                    labels = if kind == "netem" { of_it } else { &[] };
+                } else if !word.starts_with(|c: char| c.is_ascii_digit()) {
+                    labels = &[];
+                }
+            }
         }
         before = word;
     }
@@ -86,11 +84,6 @@ fn without_statistics<'a, 'w>(words: &'a [&'w str]) -> &'a [&'w str] {
     if words.contains(&"qdisc") { words } else { &words[..end.unwrap_or(words.len())] }
 }
 
-/// A value of netem, or what begins a list of them, comes before a label.
-fn is_printed(before: &str) -> bool {
-    ["gemodel", "state"].contains(&before) || before.starts_with(|c: char| c.is_ascii_digit())
-}
-
 fn without_unit<'w>(keyword: &str, word: &'w str) -> Cow<'w, str> {
     if keyword == "step_thresh" {
         return word.into(); // packets or a time
@@ -98,7 +91,11 @@ fn without_unit<'w>(keyword: &str, word: &'w str) -> Cow<'w, str> {
     if keyword.ends_with("quantum") && word.ends_with('b') {
         return tc::parse_size(word).map_or(word.into(), |bytes| bytes.to_string().into());
     }
-    let unit = if keyword == "perturb" { "sec" } else { "p" };
+    let unit = match keyword {
+        "perturb" => "sec",
+        _ if keyword.ends_with("limit") => "p",
+        _ => return word.into(),
+    };
     let number = word.strip_suffix(unit).filter(|n| n.bytes().all(|b| b.is_ascii_digit()));
     number.filter(|number| !number.is_empty()).unwrap_or(word).into()
 }
@@ -130,6 +127,9 @@ mod tests {
             "dualpi2 step_thresh 5p",
             "netem slot 1ms packets 5",
             "netem rate 5mbit 14 53 5",
+            "netem g 0x5 r 9 delay 1ms",
+            "netem delay 1ms rate 5mbit r 9",
+            "netem gap 5p",
             "handle 1: pie",
             "root pie",
             "tc qdisc add dev eth0 root pie",
