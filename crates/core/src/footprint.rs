@@ -102,7 +102,7 @@ struct Sender<'a> {
     wanted: f64,
 }
 
-/// What a link's queues hold at most: packets, the rate at which they let go, and bytes of tables. See [`Room`].
+/// What a link's queues hold at most: packets, the rate at which they let go, and bytes of tables.
 struct Held {
     packets: f64,
     rate: f64,

@@ -72,7 +72,7 @@ def check(runs: Iterable[Run], file: Path, workers: int, memory: str | None = No
         place, key, value, what, remedy = _largest(parts, run.description)
         text = f"a run may need {_size(size)} of memory, most of it for {what}"
         most = f"there is {_size(total)} for runs" + (f", {counted(workers, 'run')} at a time" if workers > 1 else "")
-        fewer = "give fewer --workers, or " if workers > 1 and size <= total else ""
+        fewer = "give fewer --workers, " if workers > 1 and size <= total else ""
         shown = "" if value is None else f" = {show(value)}"
         with told(file):
             raise Problem(
