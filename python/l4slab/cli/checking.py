@@ -295,6 +295,8 @@ def measured(item: Item, place: bool = True) -> str:
     unit = metrics.unit_of(item.quantity)
     where = f" ({item.worst_at})" if item.worst_at and place else ""
     unmet = f"; not: {', '.join(item.unmet)}" if item.unmet else ""
+    if item.measured is None:
+        return f"no {' '.join(words)}{where}{unmet}"
     return f"{' '.join(words)} {terminal.cell(item.measured)} {unit}".strip() + where + unmet
 
 
