@@ -145,7 +145,7 @@ task=${1:-}
 [ $# -eq 0 ] || shift
 case $task in
 reproduce)
-    setup release plot
+    setup release
     exec .venv/bin/l4slab reproduce "${1:-fast-lane}"
     ;;
 test)
