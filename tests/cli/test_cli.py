@@ -181,6 +181,7 @@ def test_list_everything(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list"]) == 0
     shown = capsys.readouterr().out
     assert all(name in shown for name in ("dualpi2", "prague", "fast-lane"))
+    assert "(Chang, De Schepper, Briscoe 2022)" in shown, "a study names its publication"
 
 
 def test_what_only_the_core_refuses_is_told_before_any_run(

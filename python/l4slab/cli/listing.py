@@ -140,9 +140,9 @@ def _show(kind: str, entries: Sequence[Entry], in_full: bool, alone: bool) -> No
 def _summary(kind: str, entry: Entry, alone: bool) -> str:
     if kind == "studies":
         return (
-            ", ".join(entry["files"])
+            about(entry["files"]["study"]).title
             if not alone
-            else f"published study; run it with: l4slab reproduce {entry['name']}"
+            else f"study; run it with: l4slab reproduce {entry['name']}"
         )
     if kind == "traffic":
         return str(entry["summary"])
