@@ -317,3 +317,12 @@ def test_every_kind_of_traffic_is_listed(capsys: pytest.CaptureFixture[str]) -> 
     assert main(["list", "traffic", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)["traffic"]
     assert [entry["name"] for entry in listed] == list(KINDS)
+
+
+def test_acks_need_no_memory_that_the_queue_before_them_holds_back(tmp_path: Path) -> None:
+    # The links are far faster than the shapers of their queues, which have no limit (ect1, scenario 2).
+    queue = 'rate = "10Gbit"\nqdisc = "twin_codel_af bandwidth 50mbit"\n'
+    flow = 'name = "a"\ncc = "cubic"\nrtt = "20ms"\nreceive_window = "3MB"\npath = ["there"]\nreverse_path = ["back"]\n'
+    file = tmp_path / "x.toml"
+    file.write_text(f'duration = "60s"\n[link.there]\n{queue}[link.back]\n{queue}[[flow]]\n{flow}')
+    assert main(["run", str(file), "--dry-run", "--memory", "100MB", "--workers", "1"]) == 0

@@ -221,13 +221,30 @@ impl Sender<'_> {
 
 /// What waits in the queues: at most what they have room for, and what comes faster than it leaves.
 fn of_queues(run: &Run, links: &Links, senders: &[Sender]) -> Vec<Term> {
+    let crossing_each: Vec<Vec<&Sender>> = run
+        .links
+        .iter()
+        .map(|link| senders.iter().filter(|one| one.flow.path.contains(&link.name)).collect())
+        .collect();
+    let rooms: Vec<Held> = run
+        .links
+        .iter()
+        .enumerate()
+        .map(|(i, link)| {
+            let crossing = &crossing_each[i];
+            let info = LinkInfo { rate: Rate::from_bps(links.most[i] as u64), now: Time::ZERO };
+            let frame = crossing.iter().map(|one| one.demand.frame).min().unwrap_or(MTU_FRAME);
+            room_of(link, &links.later[i], info, frame, crossing.len())
+        })
+        .collect();
+    // A queue's own shaper may be far below its link.
+    let passes = |name: &String| {
+        let i = links.by_name[name.as_str()];
+        links.most[i].min(rooms[i].rate)
+    };
     let each = run.links.iter().enumerate();
     each.map(|(i, link)| {
-        let crossing: Vec<_> =
-            senders.iter().filter(|sender| sender.flow.path.contains(&link.name)).collect();
-        let info = LinkInfo { rate: Rate::from_bps(links.most[i] as u64), now: Time::ZERO };
-        let frame = crossing.iter().map(|sender| sender.demand.frame).min().unwrap_or(MTU_FRAME);
-        let room = room_of(link, &links.later[i], info, frame, crossing.len());
+        let (crossing, room) = (&crossing_each[i], &rooms[i]);
         let arriving: f64 = crossing.iter().map(|s| s.wanted.min(upstream(links, s, i))).sum();
         let leaving = links.least[i].min(room.rate);
         let answered = crossing.iter().any(|sender| sender.demand.is_answered);
@@ -244,9 +261,16 @@ fn of_queues(run: &Run, links: &Links, senders: &[Sender]) -> Vec<Term> {
         };
         count = count.min(room.packets);
         let back = senders.iter().filter(|sender| sender.flow.reverse_path.contains(&link.name));
-        let acks: f64 = back.map(|s| s.wanted / 8.0 / f64::from(s.demand.frame) / 2.0).sum();
-        if acks * f64::from(ACK_FRAME) * 8.0 > leaving {
-            count += (acks * run.duration_ns as f64 * 1e-9).min(room.packets);
+        let (mut acks, mut outstanding) = (0.0, 0.0);
+        for one in back {
+            let rate = one.flow.path.iter().map(passes).fold(one.wanted, f64::min);
+            acks += rate / 8.0 / f64::from(one.demand.frame) / 2.0;
+            outstanding += one.packets() / 2.0;
+        }
+        let surplus = acks - leaving / 8.0 / f64::from(ACK_FRAME);
+        if surplus > 0.0 {
+            let waiting = surplus * run.duration_ns as f64 * 1e-9;
+            count += waiting.min(outstanding).min(room.packets);
         }
         let per_packet = if answered { QUEUED + OUTSTANDING } else { QUEUED };
         let bytes = count * per_packet + room.always + room.tables;
