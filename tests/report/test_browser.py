@@ -170,13 +170,13 @@ def test_a_folded_case_is_drawn_when_it_is_unfolded(thousand: Path, visit: Any) 
 def test_rows_sort_and_columns_hide(thousand: Path, visit: Any) -> None:
     page = visit(thousand)
     page.evaluate("document.getElementById('results').scrollIntoView()")
-    heading = page.locator(".tabulator-col", has_text="rate (Mb/s)")
+    heading = page.locator(".tabulator-col", has_text="rate on the wire (Mb/s)")
     heading.first.wait_for()
     heading.locator(".tabulator-col-title").click()
     heading.locator(".tabulator-col-title").click()
     assert str(CASES) in page.locator(".tabulator-row").first.inner_text()
     page.get_by_text("Columns", exact=True).click()
-    page.get_by_label("rate (Mb/s)", exact=True).uncheck()
+    page.get_by_label("rate on the wire (Mb/s)", exact=True).uncheck()
     assert not heading.is_visible()
 
 

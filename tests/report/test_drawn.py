@@ -65,7 +65,7 @@ def marks(cell: strips.Shown, kind: str) -> list[tuple[float, float]]:
 def test_the_overview_draws_what_it_says(two_queues: Path) -> None:
     figure = strips.overview(load(two_queues))
     assert figure is not None
-    assert [column["name"] for column in figure["columns"]] == ["rate", "queue delay", "CE / dropped"]
+    assert [column["name"] for column in figure["columns"]] == ["rate on the wire", "queue delay", "CE / dropped"]
     assert [[row["name"] for row in group["rows"]] for group in figure["groups"]] == [["a", "b"]] * 2
     first, second = (group["rows"][0] for group in figure["groups"])
     assert [row["cells"][0]["text"] for row in (first, second)] == ["11.5", "21.5"]

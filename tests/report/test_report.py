@@ -280,7 +280,7 @@ def test_what_happened_in_words(make_folder, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("column", "text"),
-    [("rtt_ms_p99", "rtt p99 (ms)"), ("ce_pct", "ce (%)"), ("share", "share"), ("rate_mbps", "rate (Mb/s)"),
+    [("rtt_ms_p99", "rtt p99 (ms)"), ("ce_pct", "ce (%)"), ("share", "share"), ("rate_mbps", "rate on the wire (Mb/s)"),
      ("backlog_packets_max", "backlog packets max"), ("retransmits", "retransmits")],
 )  # fmt: skip
 def test_headings(column, text) -> None:

@@ -28,7 +28,7 @@ _TICKS = 3
 # A published part that ends beyond this part of the axis ends with the bar.
 _WHOLE = 0.995
 _COMPARED = (
-    ("rate", "(Mb/s)", ("rate_mbps", "goodput_mbps")),
+    ("rate on the wire", "(Mb/s)", ("rate_mbps", "goodput_mbps")),
     ("RTT", "mean (ms)", ("rtt_ms_mean",)),
     ("queue delay", "mean (ms)", ("sojourn_ms_mean",)),
 )
@@ -160,7 +160,11 @@ def overview(folder: Folder) -> Strips | None:
             for name, one in _flows_of(folder, case).items()
         ]
         groups.append((case, rows))
-    heads = [("rate", "(Mb/s)"), *((one.name, f"{one.middle} / P99 (ms)") for one in times), ("CE / dropped", "(%)")]
+    heads = [
+        ("rate on the wire", "(Mb/s)"),
+        *((one.name, f"{one.middle} / P99 (ms)") for one in times),
+        ("CE / dropped", "(%)"),
+    ]
     first = f", of the first {len(cases)} of {len(folder.cases)} cases" if len(cases) < len(folder.cases) else ""
     caption = (
         f"Rate, {', '.join(one.name for one in times)}, marks and drops of every flow{first}. Means over the trials. A "

@@ -90,7 +90,7 @@ class Ranges(TypedDict):
 
 # Column, heading, which end is remarkable, and its name.
 _RANGES: tuple[tuple[str, str, Callable[..., tuple[float, str]], str], ...] = (
-    ("rate_mbps", "rate (Mb/s)", min, "least"),
+    ("rate_mbps", "rate on the wire (Mb/s)", min, "least"),
     ("share", "share", min, "least"),
     ("sojourn_ms_p99", "queue delay P99 (ms)", max, "longest"),
     ("ce_pct", "CE (%)", max, ""),

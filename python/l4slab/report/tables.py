@@ -22,7 +22,8 @@ _VERDICT_LOOKS = {
 }  # fmt: skip
 # The spread of trials leaves two digits of a ratio.
 _RATIO = {"ratio", "factor", "times"}
-_PLAIN_NAMES = {"mbps": "", "ms": "", "pct": "", "packets": "packets", "s": ""}
+# Words of columns as people say them. The rate counts frames on the wire, and goodput new payload.
+_PLAIN_NAMES = {"mbps": "", "ms": "", "pct": "", "s": "", "rate": "rate on the wire", "sojourn": "queue delay"}
 
 
 def given(value: float | None) -> str:
@@ -40,7 +41,7 @@ def shown(value: float | str | None, column: str = "") -> str:
 def heading(column: str) -> str:
     """A column's name as people write it: "rtt_ms_p99" is "rtt p99 (ms)"."""
     unit = metrics.unit_of(column)
-    words = [part for part in column.split("_") if _PLAIN_NAMES.get(part, part)]
+    words = [word for part in column.split("_") if (word := _PLAIN_NAMES.get(part, part))]
     name = " ".join(words) or column
     return f"{name} ({unit})" if unit and unit not in words else name
 
