@@ -88,7 +88,7 @@ def verdicts(card: check.Card) -> dict[str, str]:
 def worse(card: check.Card, than: check.Card) -> set[str]:
     """As `l4slab check --baseline --fail-on 4%` tells."""
     numbers = {item.id: item.measured for item in than.items if isinstance(item.measured, int | float)}
-    baseline = Baseline(Path("card.json"), than.engine, verdicts(than), numbers, 0.04)
+    baseline = Baseline(Path("card.json"), than.engine, than.cc, "0", verdicts(than), numbers, 0.04)
     return {item.id for item in baseline.worse(card)}
 
 
