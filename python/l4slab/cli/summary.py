@@ -173,8 +173,9 @@ def _apart_in_words(results: Results) -> list[str]:
     if not found:
         return []
     lines = [
-        f"  {', '.join([*map(str, one.levels.values()), one.flow])}: {_named(one.quantity)} "
-        f"{terminal.cell(one.least)} to {terminal.cell(one.most)} {_unit(one.quantity)}, median {terminal.cell(one.median)}"
+        f"  {', '.join([*map(str, one.levels.values()), one.flow])}: "
+        f"{_named(one.quantity)} {terminal.cell(one.least)} to {terminal.cell(one.most)} "
+        f"{_unit(one.quantity)}, median {terminal.cell(one.median)}"
         for one in found[:_APART_SHOWN]
     ]
     more = [f"  ... and {len(found) - _APART_SHOWN} more"] if len(found) > _APART_SHOWN else []
