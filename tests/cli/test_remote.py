@@ -120,6 +120,27 @@ def test_what_has_not_changed_is_not_fetched_again(
     assert [name.partition("/")[0] for name in fetched] == ["parts"], "tables follow from the parts"
 
 
+def test_without_a_report_the_one_that_is_there_stays_with_its_runs(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "MAX_EMBEDDED_ROWS", 0)
+
+    def pages() -> dict[str, bytes]:
+        return {name: was for name, was in there(url).items() if name == "report.html" or name.startswith("runs/")}
+
+    assert main(["run", str(write(tmp_path)), "--out", url, "--no-report"]) == 0
+    assert pages() == {}
+    assert main(["report", url]) == 0
+    before = pages()
+    assert "report.html" in before
+    another_machine()
+    assert main(["run", str(write(tmp_path, trials=3)), "--out", url, "--no-report"]) == 0
+    assert l4slab.open(url).flows["trial"].max() == 3
+    assert pages() == before
+    assert main(["report", url]) == 0
+    assert len(pages()) > len(before)
+
+
 def test_what_the_report_loads_is_there(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runs, "MAX_EMBEDDED_ROWS", 0)
     monkeypatch.setattr(grids, "MAX_EMBEDDED_BYTES", 0)

@@ -302,7 +302,7 @@ def _run_in_store(
             shown(results)
         if report:
             _finish(store, _report, [*plans, *others], console)
-        store.publish()
+        store.publish(report)
     except KeyboardInterrupt:
         store.flush()
         left = len({run.id for run in todo} - store.finished())

@@ -252,8 +252,11 @@ class RemoteStore(Store):
 
     # -- files made from the parts ------------------------------------------------------------------------------------
 
-    def publish(self) -> None:
-        """Upload the files that are made from the parts, in the order of their dependence."""
+    def publish(self, report: bool = True) -> None:
+        """Upload the files that are made from the parts, in the order of their dependence.
+
+        Without `report`, the one that is there stays whole, with the runs that it opens.
+        """
         there = self._location.list()
         for path in sorted(self.folder.rglob("*")):
             name = str(path.relative_to(self.folder))
@@ -266,8 +269,11 @@ class RemoteStore(Store):
             self._location.remove(TABLES_OF)
             for name in (*tables, TABLES_OF):
                 self._location.put(self.folder / name, name)
-        for name in ("claims.parquet", "published.parquet", "report.html"):
+        for name in ("claims.parquet", "published.parquet"):
             self._location.put(self.folder / name, name)
+        if not report:
+            return
+        self._location.put(self.folder / "report.html", "report.html")
         live = self.folder / "live.html"
         if live.is_file() and there.get(live.name) != live.stat().st_size:
             self._location.put(live, live.name)

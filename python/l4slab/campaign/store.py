@@ -192,8 +192,8 @@ class Store:
         """The place of report.html."""
         return f"{self.place}/report.html"
 
-    def publish(self) -> None:
-        """Bring the finished folder to its place. A local folder is there already."""
+    def publish(self, report: bool = True) -> None:
+        """Bring the finished folder to its place, with or without a new report. A local folder is there already."""
 
     # -- finished runs ------------------------------------------------------------------------------------------------
 
