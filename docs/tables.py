@@ -60,7 +60,7 @@ TABLES = {
             ["line", "stations", "neither", "modem", "access point", "both"],
             "select line || ' Mbit/s', stations::varchar, "
             + ", ".join(
-                f"printf('%.1f', avg(sojourn_ms_mean) filter (place = '{place}'))"
+                f"printf('%.1f', avg(queue_ms_mean) filter (place = '{place}'))"
                 for place in ("neither", "modem", "access point", "both")
             )
             + " from flows where flow like 'prague%' and rival = 'cubic' group by line, stations"
