@@ -57,3 +57,15 @@ def test_terminal_json_and_summary_say_so(tmp_path: Path, capsys: pytest.Capture
 def test_a_factor_may_have_any_name(factor: str) -> None:
     (told,) = apart(rows(sojourn_ms_mean=[9.0, 10.0, 90.0]).rename({"aqm": factor}))
     assert (told.levels, told.least, told.most, told.trials) == ({factor: "FQ"}, 9.0, 90.0, 3)
+
+
+def test_levels_may_be_numbers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (told,) = apart(rows(sojourn_ms_mean=[9.0, 10.0, 90.0]).with_columns(aqm=pl.lit(5)))
+    assert (told.levels, told.case) == ({"aqm": 5}, "5")
+    file, summary = tmp_path / "x.toml", tmp_path / "summary.md"
+    first = (Path(__file__).parents[2] / "examples" / "first.toml").read_text("utf-8").partition("[sweep]")[0]
+    file.write_text(f'{first}\n[sweep]\n"flow.l4s.count" = [1, 2]\n')
+    command = ["run", str(file), "--out", str(tmp_path / "out"), "--no-report", "--summary", str(summary)]
+    assert main([*command, "--set", "link.home.qdisc=fq_codel", "--trials", "3"]) == 0
+    assert "Trials lie apart" in capsys.readouterr().out
+    assert "Trials that lie apart" in summary.read_text()

@@ -173,7 +173,7 @@ def _apart_in_words(results: Results) -> list[str]:
     if not found:
         return []
     lines = [
-        f"  {', '.join([*map(str, one.levels.values()), one.flow])}: "
+        f"  {', '.join(filter(None, [one.case, one.flow]))}: "
         f"{_named(one.quantity)} {terminal.cell(one.least)} to {terminal.cell(one.most)} "
         f"{_unit(one.quantity)}, median {terminal.cell(one.median)}"
         for one in found[:_APART_SHOWN]
@@ -225,7 +225,7 @@ def outcome(results: Results, command: str) -> Outcome:
         cells = [
             [
                 one.experiment,
-                ", ".join(one.levels.values()),
+                one.case,
                 one.flow,
                 f"{_named(one.quantity)} ({_unit(one.quantity)})",
             ]

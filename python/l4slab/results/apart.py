@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from l4slab.base.values import Cell
+
 # The largest over the least trial from which a mean misleads.
 FACTOR = 3.0
 # What people compare, and below which size nobody minds: a delay of 0.1 instead of 0.02 ms, a flow that stands still.
@@ -18,13 +20,18 @@ class Apart:
     """A quantity of a flow whose trials lie apart, in the column's unit; `levels` are of the factors that have any."""
 
     experiment: str
-    levels: Mapping[str, str]
+    levels: Mapping[str, Cell]
     flow: str
     quantity: str
     least: float
     median: float
     most: float
     trials: int
+
+    @property
+    def case(self) -> str:
+        """The levels, for people."""
+        return ", ".join(map(str, self.levels.values()))
 
 
 def apart(flows: pl.DataFrame) -> list[Apart]:
