@@ -9,7 +9,7 @@ with less than four trials on both sides, nothing is judged: the quantity is onl
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -103,8 +103,9 @@ def compare(before: Path | str, after: Path | str) -> Differences:
     compared = same = judged = 0
     expected = 0.0
     found: tuple[dict[tuple[str, str], None], ...] = ({}, {})
+    both = paired(before, after)
     for table, places in PLACES.items():
-        tables = both(before, after, table)
+        tables = both(table)
         factors = factors_of(tables, places[0])
         keys = ["experiment", *factors, *places]
         cells = [cells_of(frame, keys, _COMPARED[table]) for frame in tables]
@@ -132,7 +133,7 @@ def compare(before: Path | str, after: Path | str) -> Differences:
     changes.sort(key=lambda change: -abs(change.relative))
     moved = [change for change in changes if change.chance <= CHANCE]
     different = [change for change in changes if change.chance > CHANCE]
-    claims = both(before, after, "claims")
+    claims = both("claims")
     if not compared and claims[0].join(claims[1], on=["experiment", "id"]).is_empty():
         raise InputError(
             "have no cell and no claim in common; give two folders with results of the same experiments",
@@ -143,16 +144,18 @@ def compare(before: Path | str, after: Path | str) -> Differences:
     return Differences(compared, same, judged, expected, moved, different, verdicts, only[0], only[1])
 
 
-def both(before: Path | str, after: Path | str, table: str) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """A table of both folders. Where each has one experiment, the two are compared, whatever their names.
+def paired(before: Path | str, after: Path | str) -> Callable[[str], tuple[pl.DataFrame, pl.DataFrame]]:
+    """Gives a table of both folders. Where each has one experiment, the two are compared, whatever their names.
 
-    Raises InputError and StoreError.
+    Raises InputError and StoreError, as what it gives does.
     """
-    first, second = read(before, table), read(after, table)
     names = [read(folder, "flows")["experiment"].unique() for folder in (before, after)]
-    if all(len(one) == 1 for one in names) and names[0][0] != names[1][0]:
-        second = second.with_columns(pl.col("experiment").replace(names[1][0], names[0][0]))
-    return first, second
+    renamed = {names[1][0]: names[0][0]} if all(len(one) == 1 for one in names) else {}
+
+    def both(table: str) -> tuple[pl.DataFrame, pl.DataFrame]:
+        return read(before, table), read(after, table).with_columns(pl.col("experiment").replace(renamed))
+
+    return both
 
 
 def read(folder: Path | str, table: str) -> pl.DataFrame:

@@ -18,7 +18,7 @@ from pathlib import Path
 from l4slab.base.errors import InputError, suggest
 from l4slab.base.numbers import counted
 from l4slab.results import chance
-from l4slab.results.differences import PLACES, Change, both, cells_of, factors_of, words_of
+from l4slab.results.differences import PLACES, Change, cells_of, factors_of, paired, words_of
 
 # How often anything fails in a comparison of results that differ by chance only.
 CHANCE = 0.01
@@ -128,8 +128,9 @@ def _pairs(before: Path | str, after: Path | str, asked: Sequence[Limit]) -> Ite
     known: dict[str, None] = {}
     places: dict[str, None] = {}
     met: set[Limit] = set()
+    both = paired(before, after)
     for table, of_table in PLACES.items():
-        frames = both(before, after, table)
+        frames = both(table)
         first = frames[0].columns.index(of_table[-1])
         known |= {name: None for name in frames[0].columns[first + 1 :] if frames[0][name].dtype.is_numeric()}
         keys = ["experiment", *factors_of(frames, of_table[0]), *of_table]
