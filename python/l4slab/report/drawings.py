@@ -17,7 +17,6 @@ from l4slab import plot
 from l4slab.experimentfile import capacity
 from l4slab.plot.figures import draw as draw_figures
 from l4slab.plot.quantities import times_of
-from l4slab.report import strips
 from l4slab.report.results import MAX_CASES, Case, Folder, packets_of, replace
 from l4slab.results import figures
 
@@ -70,7 +69,7 @@ def are_chosen(folder: Folder) -> bool:
 
 def comparison(folder: Folder) -> Drawn | None:
     """All cases side by side, where there are some, but not too many."""
-    if len(folder.cases) < 2 or len(folder.cases) * len(folder.senders) > strips.MAX_COMPARED_MARKS:
+    if not folder.is_compared:
         return None
     figure = plot.comparison(
         folder.flows,

@@ -26,8 +26,9 @@ from l4slab.plot.roles import Look, looks_of_flows
 from l4slab.results.apart import Apart, apart
 from l4slab.sweep import Plan
 
-# Cases drawn at most; every run can be opened beyond these.
+# Cases drawn at most, and marks of cases side by side; every run can be opened beyond these.
 MAX_CASES = 12
+MAX_COMPARED_MARKS = 150
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,11 @@ class Folder:
         Of a flow whose controller is swept, the first.
         """
         return dict(self.flows.select("flow", "cc").unique("flow", maintain_order=True).drop_nulls("flow").rows())
+
+    @property
+    def is_compared(self) -> bool:
+        """Whether there are some cases to draw side by side, and not too many."""
+        return len(self.cases) > 1 and len(self.cases) * len(self.senders) <= MAX_COMPARED_MARKS
 
     @cached_property
     def looks(self) -> dict[tuple[str, str | None], Look]:

@@ -21,8 +21,6 @@ from l4slab.plot.roles import Look, looks
 from l4slab.report.results import MAX_CASES, Case, Folder
 from l4slab.results.figures import Figure
 
-# Marks of cases side by side; every run can be opened beyond these.
-MAX_COMPARED_MARKS = 150
 # Numbers at an axis, about.
 _TICKS = 3
 # A published part that ends beyond this part of the axis ends with the bar.
@@ -177,7 +175,7 @@ def overview(folder: Folder) -> Strips | None:
 
 def comparison(folder: Folder) -> Strips | None:
     """All cases of a study side by side, where there are some, but not too many."""
-    if len(folder.cases) < 2 or len(folder.cases) * len(folder.senders) > MAX_COMPARED_MARKS:
+    if not folder.is_compared:
         return None
     panels = [
         (name, unit, column)
