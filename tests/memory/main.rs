@@ -176,7 +176,8 @@ fn ratios(l: &Lab) -> Option<(f64, f64)> {
 }
 
 /// An estimate is of what can happen. So a run may need less where the load leaves queues and pipes empty, which is
-/// taken off here, but not more. One run in forty is allowed beyond a factor of two, and none beyond four.
+/// taken off here, but not more. One run in forty is allowed beyond a factor of two, and none beyond three (of the first 1000, seed 365
+/// is).
 #[test]
 fn the_estimate_is_within_a_factor_of_two() {
     let found: Vec<_> =
@@ -194,7 +195,7 @@ fn the_estimate_is_within_a_factor_of_two() {
     );
     assert!(found.len() > cases() as usize / 2);
     assert!(beyond(2.0).len() <= found.len().div_ceil(40), "{:?}", beyond(2.0));
-    assert!(beyond(4.0).is_empty(), "{:?}", beyond(4.0));
+    assert!(beyond(3.0).is_empty(), "{:?}", beyond(3.0));
 }
 
 /// A published set-up: a FIFO of 250 MB, which bulk flows fill with full frames.
