@@ -121,7 +121,6 @@ workers = click.option("--workers", type=int, metavar="N", help="Runs at a time;
 memory = click.option(
     "--memory",
     metavar="SIZE",
-    envvar="L4SLAB_MEMORY",
     help="Memory that the runs at a time may need together, such as 4GiB; default: half of the machine's.",
 )
 captures = click.option(
