@@ -230,11 +230,11 @@ def run(
     pool = executors.dask(dask) if dask else executors.local(workers, engine)
     if out is None:
         results = _run_in_memory(plans, pool, console)
+        if shown is not None:
+            shown(results)
     else:
         with _store(out) as store:
             results = _run_in_store(plans, pool, console, store, report, shown)
-    if out is None and shown is not None:
-        shown(results)
     if results.failures and console is None:
         failed, reason = results.failures[0]
         warnings.warn(f"{counted(len(results.failures), 'run')} failed, the first ({failed}): {reason}", stacklevel=2)

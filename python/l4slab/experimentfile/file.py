@@ -39,8 +39,8 @@ _TABLES = ("link", "impair", "sweep", "search", "let", "agree")
 _STATEMENTS = ("claim", "published", "figure", "table", "cause")
 _LISTS = ("flow", "at", "rewrite", "skip", *_STATEMENTS)
 SECTIONS = (*_TABLES, *_LISTS)
-# Names are parts of dotted keys and of {placeholders}.
 _STANDARD_INPUT = "-"
+# Names are parts of dotted keys and of {placeholders}.
 _RESERVED = '.*{}":/'
 
 

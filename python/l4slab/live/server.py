@@ -60,7 +60,7 @@ _HEADERS = {
 
 @dataclass
 class Server:
-    """The page and its engines. `file` is another build of the page than the package's, `run` what it begins with."""
+    """The page and its engines. `file` is another build of the page than the package's; it begins with `run_first`."""
 
     engines: Mapping[str, Live] = field(default_factory=engines)
     file: Path | None = None

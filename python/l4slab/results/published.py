@@ -129,7 +129,6 @@ def evaluate(experiments: Sequence[Experiment], tables: Mapping[str, pl.DataFram
 
 
 def _compare(connection: duckdb.DuckDBPyConnection, experiment: Experiment, figure: Published) -> Iterator[Row]:
-
     common: Row = {
         "experiment": experiment.name,
         "id": figure.id,
