@@ -124,6 +124,28 @@ def test_a_notebook_shows_verdicts_and_a_figure(results: l4slab.Results) -> None
     assert "2 runs of mine" in repr(results)
 
 
+def test_printed_is_what_the_terminal_shows(
+    folder: Path, opened: l4slab.Results, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", str(folder / "experiments" / "mine.toml"), "--out", str(folder), "--no-report"]) == 1
+    shown = [line.rstrip() for line in capsys.readouterr().out.splitlines() if line]
+    printed = [line for line in str(opened).splitlines() if line]
+    assert printed[0].startswith("Flows, mean over trials")
+    assert [line.removesuffix(" (exit status 1)") for line in shown] == printed
+
+
+@pytest.mark.parametrize("path", [["bottleneck"], ["other"]])
+def test_a_table_without_a_share_says_why(path: list[str]) -> None:
+    flows = [
+        l4slab.Flow(name="l4s", cc="prague", rtt="10ms", path=["bottleneck"]),
+        l4slab.Flow(name="classic", cc="cubic", rtt="10ms", path=path),
+    ]
+    links = {name: l4slab.Link(rate="10Mbit", qdisc="dualpi2") for name in ("bottleneck", "other")}
+    told = str(l4slab.run(experiment(flows=flows, links=links, sweep={}, claims=[])))
+    assert ("share" in told.splitlines()[1]) == (path == ["bottleneck"])
+    assert ("No share where flows have no link in common" in told) == (path == ["other"])
+
+
 def test_every_figure_draws(opened: l4slab.Results) -> None:
     one = "\"link.bottleneck.rate\" = '10Mbit'"
     for figure in (

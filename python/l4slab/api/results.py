@@ -22,7 +22,7 @@ from l4slab.base.numbers import counted
 from l4slab.campaign import remote
 from l4slab.campaign.store import with_engine
 from l4slab.experimentfile import Experiment, show
-from l4slab.results import claims, precision
+from l4slab.results import claims, precision, printed
 from l4slab.sweep import Run, sql_reason
 
 if TYPE_CHECKING:
@@ -168,6 +168,10 @@ class Results:
 
     def __repr__(self) -> str:
         return f"<l4slab.Results: {self._summary()}>"
+
+    def __str__(self) -> str:
+        """The flows, claims and published numbers as on the terminal."""
+        return "\n".join([printed.text(self), *(f"{run}: the run failed: {reason}" for run, reason in self.failures)])
 
     def _summary(self) -> str:
         runs, experiments = self.flows["run"].n_unique(), list(self.flows["experiment"].unique(maintain_order=True))

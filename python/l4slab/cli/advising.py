@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from l4slab.base import tabular
+from l4slab.base.tabular import Column
 from l4slab.cli import options, terminal
-from l4slab.cli.terminal import Column
 
 if TYPE_CHECKING:
     from l4slab.tools.advice import Advice
@@ -110,6 +111,6 @@ def _table(found: Advice) -> None:
     }
     columns = [Column("flows", [f"{camp.count} {camp.cc}" for camp in camps], stays=True, weight=9)]
     for heading, (name, weight) in quantities.items():
-        cells = [terminal.cell(getattr(camp, name)) for camp in camps]
+        cells = [tabular.cell(getattr(camp, name)) for camp in camps]
         columns.append(Column(heading, cells, right=True, stays=True, weight=weight))
     terminal.show("Simulated, means over trials; delay: queueing delay", columns, more="; --json has all")

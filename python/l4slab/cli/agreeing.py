@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from l4slab.base import tabular
 from l4slab.base.numbers import counted
 from l4slab.base.paths import usable
+from l4slab.base.tabular import Column
 from l4slab.cli import options, terminal, verdicts
-from l4slab.cli.terminal import Column
 from l4slab.cli.verdicts import Outcome, Outputs, Verdict
 from l4slab.engines.linux import kernels
 from l4slab.engines.registry import KERNEL
@@ -121,7 +122,7 @@ def _random(
     outputs.write(lambda: random_outcome(found))
     wrong = [*found.of("different"), *found.of("undecided")]
     if wrong:
-        shown = wrong[: terminal.ROWS_SHOWN]
+        shown = wrong[: tabular.ROWS_SHOWN]
         rows = [page.quantity(one.rows[0]) for one in shown]
         columns = [
             Column("scenario", [f"{one.scenario.name} {one.scenario.family}" for one in shown], weight=9, stays=True),
@@ -191,7 +192,7 @@ def _two_kernels(
 def _show_changed(changed: Sequence[ChangedRow], names: tuple[str, str], result: Comparison) -> None:
     from l4slab.tools.agreement import kernels_page
 
-    rows = [kernels_page.shown(row, result) for row in changed[: terminal.ROWS_SHOWN]]
+    rows = [kernels_page.shown(row, result) for row in changed[: tabular.ROWS_SHOWN]]
     columns = [
         Column("cell", [row["cell"] for row in rows], weight=9, folds=True, stays=True),
         Column("surest change", [f"{row['quantity']}, {row['place']}" for row in rows], weight=8),
@@ -240,7 +241,7 @@ def _show_agreement(result: Agreement) -> int:
 def _show_beyond(rows: list[Beyond]) -> None:
     from l4slab.tools.agreement.page import NOT_EXPLAINED
 
-    shown = rows[: terminal.ROWS_SHOWN]
+    shown = rows[: tabular.ROWS_SHOWN]
     columns = [
         Column("cell", [row["cell"] for row in shown], weight=9, folds=True),
         Column("quantity", [f"{row['quantity']}, {row['place']}" for row in shown], weight=8),

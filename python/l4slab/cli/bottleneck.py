@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from l4slab.base.tabular import Column
 from l4slab.cli import options, terminal
-from l4slab.cli.terminal import Column
 
 if TYPE_CHECKING:
     from l4slab.tools.bottleneck import PathOf

@@ -12,10 +12,11 @@ import click
 from click.shell_completion import CompletionItem
 
 from l4slab import _core
+from l4slab.base import tabular
 from l4slab.base.errors import InputError
+from l4slab.base.tabular import Column
 from l4slab.base.values import Keys
 from l4slab.cli import options, terminal, verdicts
-from l4slab.cli.terminal import Column
 from l4slab.cli.verdicts import Outcome, Outputs, Verdict
 
 if TYPE_CHECKING:
@@ -234,7 +235,7 @@ def _show_changed(changed: list[Item], worse: list[Item], saved: Baseline) -> No
     def was(item: Item) -> str:
         place = saved.places.get(item.id)
         where = f" ({place})" if place and place != item.worst_at else ""
-        return f"{terminal.cell(saved.numbers.get(item.id))}{where}"
+        return f"{tabular.cell(saved.numbers.get(item.id))}{where}"
 
     columns = [
         Column("before", [saved.verdicts[item.id] for item in shown], weight=9, stays=True),
@@ -297,12 +298,12 @@ def measured(item: Item, place: bool = True) -> str:
     unmet = f"; not: {', '.join(item.unmet)}" if item.unmet else ""
     if item.measured is None:
         return f"no {' '.join(words)}{where}{unmet}"
-    return f"{' '.join(words)} {terminal.cell(item.measured)} {unit}".strip() + where + unmet
+    return f"{' '.join(words)} {tabular.cell(item.measured)} {unit}".strip() + where + unmet
 
 
 def bound(item: Item) -> str:
     """The bound in words."""
-    return f"{item.relation} {terminal.cell(item.bound)}" if item.relation and not item.why else ""
+    return f"{item.relation} {tabular.cell(item.bound)}" if item.relation and not item.why else ""
 
 
 def bottom_line(items: Sequence[Item]) -> str:
@@ -347,7 +348,7 @@ def _verdict(item: Item, saved: Baseline | None, is_worse: bool) -> Verdict:
         status = "fail" if is_worse else status
         before = saved.verdicts.get(item.id, "not there")
         if item.id in saved.numbers:
-            before += f", {terminal.cell(saved.numbers[item.id])}"
+            before += f", {tabular.cell(saved.numbers[item.id])}"
         if is_worse or item.verdict != "pass":
             found += f" ({item.verdict}; in the baseline: {before})"
     says = f"{item.section}{f', {item.level}' if item.level else ''}: {item.says}"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
+from l4slab.base.tabular import Column
 from l4slab.cli import options, terminal
-from l4slab.cli.terminal import Column
 
 
 @click.command()

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from l4slab.base import tabular
 from l4slab.base.errors import InputError
 from l4slab.base.numbers import counted
+from l4slab.base.tabular import Column
 from l4slab.base.values import Keys
 from l4slab.cli import options, terminal, verdicts
-from l4slab.cli.terminal import Column
 from l4slab.cli.verdicts import Outcome, Outputs, Verdict
 from l4slab.engines.registry import KERNEL
 
@@ -241,11 +242,11 @@ def _show(found: Matrix) -> None:
         *([Column("path", [cell.path for cell in cells], weight=8, stays=True)] if len(found.asked) > 1 else []),
         Column("queue", [cell.queue for cell in cells], weight=8, stays=True),
         Column("against", [cell.against for cell in cells], weight=8, stays=True),
-        Column("goodput\nMb/s", [terminal.cell(cell.goodput_mbps) for cell in cells], True, 6),
-        Column("share\n", [terminal.cell(cell.share) for cell in cells], True, 7, stays=True),
-        Column("delay\nms", [terminal.cell(cell.sojourn_ms_mean) for cell in cells], True, 6),
-        Column("CE\n%", [terminal.cell(cell.ce_pct) for cell in cells], True, 3),
-        Column("drop\n%", [terminal.cell(cell.drop_pct) for cell in cells], True, 4),
+        Column("goodput\nMb/s", [tabular.cell(cell.goodput_mbps) for cell in cells], True, 6),
+        Column("share\n", [tabular.cell(cell.share) for cell in cells], True, 7, stays=True),
+        Column("delay\nms", [tabular.cell(cell.sojourn_ms_mean) for cell in cells], True, 6),
+        Column("CE\n%", [tabular.cell(cell.ce_pct) for cell in cells], True, 3),
+        Column("drop\n%", [tabular.cell(cell.drop_pct) for cell in cells], True, 4),
         *([] if found.asked[0].bytes is None else [_completion(cells)]),
         Column("state", [cell.state for cell in cells], weight=9, stays=True),
         Column("why", [cell.why for cell in cells], weight=2, folds=True),
@@ -255,7 +256,7 @@ def _show(found: Matrix) -> None:
 
 
 def _completion(cells: Sequence[Cell]) -> Column:
-    return Column("completion\nms", [terminal.cell(cell.completion_ms) for cell in cells], True, 7)
+    return Column("completion\nms", [tabular.cell(cell.completion_ms) for cell in cells], True, 7)
 
 
 def _show_proofs(proofs: Sequence[Proof]) -> None:

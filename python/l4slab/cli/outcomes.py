@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from l4slab.base import tabular
 from l4slab.base.errors import InputError
 from l4slab.base.numbers import counted
+from l4slab.base.tabular import Column
 from l4slab.base.values import Keys, Value
 from l4slab.cli import options, terminal, verdicts
-from l4slab.cli.terminal import Column
 from l4slab.cli.verdicts import Outcome, Outputs, Verdict
 
 if TYPE_CHECKING:
@@ -125,12 +126,12 @@ def _show_limits(judged: list[Judged]) -> None:
     from l4slab.results import regressions
 
     failed = [one for one in judged if one.fails]
-    shown = failed[: terminal.ROWS_SHOWN]
+    shown = failed[: tabular.ROWS_SHOWN]
     columns = [
         Column("cell", [one.cell for one in shown], weight=7, folds=True),
         Column("where", [one.change.place for one in shown], weight=8, stays=True),
         Column("limit", [str(one.limit) for one in shown], weight=9, stays=True),
-        Column("before", [terminal.cell(one.change.mean_before) for one in shown], True, 9, stays=True),
+        Column("before", [tabular.cell(one.change.mean_before) for one in shown], True, 9, stays=True),
         Column("after", [_after(one) for one in shown], True, 9, stays=True),
         Column("change\n%", [_percent(one.change) for one in shown], True, 5, stays=True),
         Column("p", [_p(one) for one in shown], True, 3, stays=True),
@@ -152,7 +153,7 @@ def _show_limits(judged: list[Judged]) -> None:
 
 
 def _after(one: Judged) -> str:
-    return terminal.cell(one.change.mean_after) if one.change.after else "no value"
+    return tabular.cell(one.change.mean_after) if one.change.after else "no value"
 
 
 def _p(one: Judged) -> str:
@@ -174,7 +175,7 @@ def outcome(command: str, found: Differences, judged: list[Judged]) -> Outcome:
     moved = [
         [
             ", ".join([one.experiment, *(f"{name} {level}" for name, level in one.factors.items())]), one.place,
-            one.quantity, terminal.cell(one.mean_before), terminal.cell(one.mean_after), _percent(one),
+            one.quantity, tabular.cell(one.mean_before), tabular.cell(one.mean_after), _percent(one),
         ]
         for one in found.moved
     ]  # fmt: skip
@@ -186,7 +187,7 @@ def outcome(command: str, found: Differences, judged: list[Judged]) -> Outcome:
 def _judged(one: Judged) -> Verdict:
     change, limit = one.change, one.limit
     percent = f" ({_percent(change)} %)" if change.after and change.mean_before else ""
-    measured = f"{terminal.cell(change.mean_before)} → {_after(one)}{percent}"
+    measured = f"{tabular.cell(change.mean_before)} → {_after(one)}{percent}"
     measured += f", p = {_p(one)}" if change.after else ""
     excess = None
     accepted = limit.amount * (abs(change.mean_before) if limit.is_relative else 1)
@@ -208,18 +209,18 @@ def _percent(change: Change) -> str:
 def _show_changes(title: str, changes: list[Change]) -> None:
     if not changes:
         return
-    shown = changes[: terminal.ROWS_SHOWN]
+    shown = changes[: tabular.ROWS_SHOWN]
     factors = list(dict.fromkeys(name for change in changes for name in change.factors))
     columns = [
         Column("experiment", [change.experiment for change in shown], weight=6),
         *(
-            Column(heading, [terminal.cell(change.factors.get(name)) for change in shown], weight=7)
-            for name, heading in zip(factors, terminal.short(factors), strict=True)
+            Column(heading, [tabular.cell(change.factors.get(name)) for change in shown], weight=7)
+            for name, heading in zip(factors, tabular.short(factors), strict=True)
         ),
         Column("where", [change.place for change in shown], weight=8),
         Column("quantity", [change.quantity for change in shown], weight=9, stays=True),
-        Column("before", [terminal.cell(change.mean_before) for change in shown], True, 9, stays=True),
-        Column("after", [terminal.cell(change.mean_after) for change in shown], True, 9, stays=True),
+        Column("before", [tabular.cell(change.mean_before) for change in shown], True, 9, stays=True),
+        Column("after", [tabular.cell(change.mean_after) for change in shown], True, 9, stays=True),
         Column("change\n%", [_percent(change) for change in shown], True, 3, stays=True),
         Column("trials", [f"{len(change.before)}, {len(change.after)}" for change in shown], True, 1),
     ]

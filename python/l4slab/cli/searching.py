@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from l4slab.base import tabular
 from l4slab.base.numbers import counted
+from l4slab.base.tabular import Column
 from l4slab.cli import options, terminal
-from l4slab.cli.terminal import Column
 from l4slab.engines.registry import get_engine
 
 if TYPE_CHECKING:
@@ -142,11 +143,11 @@ def _failed(case: Case) -> bool:
 def _show_points(title: str, points: list[Tried]) -> None:
     names = [*points[0].levels]
     columns = [Column("point", [str(one.number) for one in points], right=True, weight=5, stays=True)]
-    columns.append(Column("value", [terminal.cell(one.value.mean) for one in points], right=True, weight=6, stays=True))
+    columns.append(Column("value", [tabular.cell(one.value.mean) for one in points], right=True, weight=6, stays=True))
     if any(one.value.spread is not None for one in points):
-        spreads = [terminal.cell(one.value.spread) for one in points]
+        spreads = [tabular.cell(one.value.spread) for one in points]
         columns.append(Column("spread", spreads, right=True, weight=4, stays=True))
-    for name, short in zip(names, terminal.short(names), strict=True):
+    for name, short in zip(names, tabular.short(names), strict=True):
         columns.append(Column(short, [str(one.levels[name]) for one in points], right=True, weight=3))
     terminal.show(title, columns, more="; tried.parquet has all")
 
@@ -170,8 +171,8 @@ def _show_case(case: Case, found: Found) -> None:
 
 
 def _verdict(verdict: Verdict) -> str:
-    spread = "" if verdict.spread is None else f", spread {terminal.cell(verdict.spread)}"
-    value = "" if verdict.mean is None else f" ({terminal.cell(verdict.mean)}{spread})"
+    spread = "" if verdict.spread is None else f", spread {tabular.cell(verdict.spread)}"
+    value = "" if verdict.mean is None else f" ({tabular.cell(verdict.mean)}{spread})"
     words = {"holds": "harm", "fails": "no harm", "none": "undecided"}
     why = f": {verdict.why}" if verdict.why else ""
     return f"{words[verdict.verdict]}{value}{why}"
