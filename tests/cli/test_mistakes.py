@@ -654,6 +654,7 @@ NOT_SHOWN = {
     "qdisc mq 0: dev eth0 root": "mq hands packets to the several queues of a network card",
     "qdisc noqueue 0: dev lo root refcnt 2": "a link here always has a queue",
     "qdisc codel 1: root limit 9p\nqdisc pie 2: parent 1:1 limit 9p": "are several queues; write the first as qdisc",
+    '[{"kind":"fq_codel","handle":"0:","root":true,"options":{"limit":10240}}]': "is JSON of tc -j; write the line",
     "qdisc red 800f: root refcnt 2 limit 60000b min 5000b max 15000b ecn": "red: avpkt is missing",
     "tc class add dev eth0 parent 1: classid 1:10 htb rate 5mbit": "write it as a table [link.NAME.class.ID]",
     "tc -s qdisc del dev eth0 root": "is a command without a queue",

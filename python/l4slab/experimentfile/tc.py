@@ -42,6 +42,8 @@ def remedy(text: str) -> str | None:
     `key = value`.
     """
     words = text.split()
+    if text.lstrip()[:1] in ("[", "{"):
+        return " is JSON of tc -j; write the line of tc qdisc show without -j"
     command = _COMMAND.fullmatch(" ".join(words))
     if command is not None:
         if (wrong := _wrong(command["qdisc"])) is not None:

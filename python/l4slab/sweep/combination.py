@@ -215,6 +215,8 @@ def _filled(experiment: Experiment, combination: Combination, value: Value, plac
         if match[0] in COMMAND_NAMES and of_program:
             return match[0]
         if name not in names:
+            if name.startswith('"'):  # JSON, of which the key's reader knows what it is
+                return match[0]
             remedy = suggest(name, names) if names else "no factor or [let] value exists"
             raise InputError(
                 f"= {show(value)} has {{{name}}}, which is neither a factor nor in [let]; {remedy}",
