@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import sys
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -20,11 +21,12 @@ import l4slab
 import polars as pl
 from l4slab import _core
 from l4slab.api.experiment import Experiment, load, to_toml
+from l4slab.base import metrics
 from l4slab.base.packaged import requirements
 from l4slab.cli import checking, terminal
 from l4slab.results import claims
 from l4slab.tools import check
-from l4slab.tools.check.card import PARTS, Item
+from l4slab.tools.check.card import PARTS, Item, items
 
 DOCS = Path(__file__).resolve().parent
 PAGE, CARDS = DOCS / "check.md", DOCS / "check.json"
@@ -49,37 +51,41 @@ def card(cc: str, out: Path | None = None) -> dict[str, Any]:
     return {
         "of": mark(),
         "bottom_line": checking.bottom_line(found.items),
-        "items": [_item(item) for item in found.items],
+        "items": {item.id: [item.verdict, checking.measured(item), checking.bound(item)] for item in found.items},
     }
 
 
-def _item(item: Item) -> dict[str, Any]:
-    names = ("id", "part", "section", "level", "says", "source", "bound_source", "verdict", "why")
-    return {name: getattr(item, name) for name in names} | {
-        "measured": checking.measured(item),
-        "bound": checking.bound(item),
-    }
+def written(cards: Mapping[str, Any]) -> str:
+    """docs/check.json: a line for each row of a card, with its verdict, what was measured, and the bound."""
+    rows = json.dumps(cards, indent=1, sort_keys=True, ensure_ascii=False)
+    return re.sub(r"\n {4,}|\n {3}(?=\])", " ", rows) + "\n"
+
+
+def asked() -> list[Item]:
+    """What every card asks."""
+    return items(check.suite("reno"), pl.DataFrame(schema=metrics.CLAIMS), {})
 
 
 def text(cards: Mapping[str, Any]) -> str:
     """The page's tables as Markdown."""
-    first = cards[names()[0]]["items"]
+    of_suite = asked()
     parts = []
     for part, title in PARTS.items():
-        if all(item["part"] != part for item in first):
+        if all(item.part != part for item in of_suite):
             continue
         rows = [["section", "level", "requirement", *(f"`{name}`" for name in names())], ["---"] * (3 + len(names()))]
-        for number, item in enumerate(first):
-            if item["part"] == part:
-                cells = [CELLS[cards[name]["items"][number]["verdict"]] for name in names()]
-                rows.append([item["section"], item["level"], f"`{item['id']}`: {item['says']}", *cells])
+        for item in of_suite:
+            if item.part == part:
+                cells = [CELLS[cards[name]["items"][item.id][0]] for name in names()]
+                rows.append([item.section, item.level, f"`{item.id}`: {item.says}", *cells])
         parts.append(f"### {title}\n\n{_table(rows)}")
     for name in names():
         rows = [["requirement", "measured", "bound", "where the bound is from"], ["---"] * 4]
-        for item in cards[name]["items"]:
-            if item["verdict"] == "fail":
-                source = item["bound_source"] or "the document's words"
-                rows.append([f"`{item['id']}` ({item['source']})", item["measured"], item["bound"], source])
+        for item in of_suite:
+            verdict, measured, bound = cards[name]["items"][item.id]
+            if verdict == "fail":
+                source = item.bound_source or "the document's words"
+                rows.append([f"`{item.id}` ({item.source})", measured, bound, source])
         parts.append(f"### What `{name}` fails\n\nIt {cards[name]['bottom_line']}\n\n{_table(rows)}")
     return "\n".join(parts)
 
@@ -125,7 +131,7 @@ def main(wanted: list[str]) -> None:
         found = card(name)
         # Another process may have written meanwhile.
         cards = (json.loads(CARDS.read_text("utf-8")) if CARDS.exists() else {}) | {name: found}
-        CARDS.write_text(json.dumps(cards, indent=1, sort_keys=True, ensure_ascii=False) + "\n", "utf-8")
+        CARDS.write_text(written(cards), "utf-8")
     cards = json.loads(CARDS.read_text("utf-8"))
     # A page with cards of two suites would compare what is not the same.
     if all(cards.get(name, {}).get("of") == mark() for name in names()):
