@@ -228,6 +228,7 @@ docs)
     "") setup release docs ;;
     *) fail "docs takes --draft or nothing, not $1" ;;
     esac
+    .venv/bin/python docs/atlas.py
     exec .venv/bin/python -m sphinx --quiet --fail-on-warning --keep-going "$@" docs results/site
     ;;
 bench)
