@@ -2,8 +2,8 @@
 //!
 //! A [`Queue`] is made from the words of `tc`. It takes and gives packets at times that the caller tells, in
 //! nanoseconds of any clock that begins near 0. It never asks for the time itself, so the same calls give the same
-//! decisions. [`ffi`] has the functions of `include/l4slab_aqm.h`. The files in `vectors/` have arrivals, departures,
-//! marks and losses of every queue, by which another implementation can be judged.
+//! decisions. [`ffi`] has the functions of `include/l4slab_aqm.h`. The tests write vectors of arrivals, departures,
+//! marks and losses, by which another implementation can be judged.
 //!
 //! ```
 //! use l4slab_aqm::{Packet, Queue};
