@@ -78,10 +78,14 @@ def score(**more: Any) -> str:
 
 
 def test_scores_of_a_flow_are_means_of_its_tests(describe: Describe) -> None:
-    said = {"rpm.client.1.out": score(idle_ms_p50=20), "rpm.client.2.out": score(rpm_self=500, rpm=1750)}
+    said = {
+        "rpm.client.1.out": score(idle_ms_p50=20, active_mbps=20),
+        "rpm.client.2.out": score(rpm_self=500, rpm=1750),
+    }
     seen = observed(describe, said, "count = 2\n")
     row = responsiveness.of_flow(seen, seen.lab.flows[0])
     assert (row["rpm"], row["rpm_foreign"], row["rpm_self"]) == (1875, 3000, 750)
+    assert row["active_mbps"] == 20
     assert (row["idle_ms_p50"], row["loaded_ms_p50"], row["rpm_confidence"]) == (20, None, "high")
     said["rpm.client.2.out"] = score(rpm_confidence="low")
     assert responsiveness.of_flow(seen, seen.lab.flows[0])["rpm_confidence"] == "mixed"
@@ -124,7 +128,7 @@ def test_the_client_and_its_model_agree(tmp_path: Path) -> None:
     built("responsiveness")
     (tmp_path / "rpm.toml").write_text(ALONE)
     model, real = (l4slab.run(tmp_path / "rpm.toml", engine=name).flows for name in ("sim", "linux"))
-    columns = ("rpm", "rpm_foreign", "rpm_self", "idle_ms_p50", "loaded_ms_p50")
+    columns = ("active_mbps", "rpm", "rpm_foreign", "rpm_self", "idle_ms_p50", "loaded_ms_p50")
     for ours, theirs in zip(model.iter_rows(named=True), real.iter_rows(named=True), strict=True):
         assert {name: theirs[name] for name in columns} == pytest.approx({n: ours[n] for n in columns}, rel=0.1)
         assert (theirs["cc"], theirs["rpm_confidence"], theirs["transfers"]) == ("cubic", "high", 0)

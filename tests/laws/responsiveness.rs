@@ -33,6 +33,10 @@ fn rpm_of_a_window_that_fills_the_queue() {
         agrees("loaded", row.loaded_ms_p50.unwrap(), trip, 0.01);
         agrees("idle", row.idle_ms_p50.unwrap(), 20.0, 0.02);
         assert_eq!(row.rpm_confidence, Some("high"));
+        // The load is over before the run is, and its goodput is the link's but for the first interval's start.
+        let full = mbps * 1448.0 / 1514.0;
+        between("active", row.active_mbps.unwrap(), 0.9 * full, full);
+        assert!(row.goodput_mbps < 0.5 * full);
     }
 }
 

@@ -47,6 +47,9 @@ fn slow_start_doubles_from_ten() {
             // The last segment of an odd round may have to wait for a delayed ACK, once: 40 ms, and up
             // to the tick after it.
             let took = f.completion_ms_p50.unwrap();
+            // Goodput over its own time, however long the run is.
+            let own = f64::from(segments) * 1448.0 * 8e-3 / took;
+            agrees("active", f.active_mbps.unwrap(), own, 1e-9);
             between(&format!("{cc}, {segments} segments, ms"), took, law - 0.1, law + 45.0);
             if segments < 1000 {
                 agrees(&format!("{cc}, {segments} segments, ms"), took, law, 1e-3);

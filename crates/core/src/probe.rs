@@ -138,6 +138,8 @@ impl std::ops::AddAssign for Experience {
 /// Round trips per minute under load (draft-ietf-ippm-responsiveness), and the latency that a user has.
 #[derive(Copy, Clone, Debug)]
 pub struct Responsiveness {
+    /// Goodput of the load, from its start to the end of the last interval, Mb/s.
+    pub active_mbps: Option<f64>,
     /// The mean of `foreign`, probes on new connections, and `own`, those on load connections.
     pub rpm: Option<f64>,
     pub foreign: Option<f64>,

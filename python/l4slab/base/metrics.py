@@ -27,6 +27,7 @@ FLOWS: Schema = {
     "count": _INT,
     "ecn_mode": _TEXT,  # what sender and receiver agreed on
     "goodput_mbps": _FLOAT,  # payload bytes that came to the receiver for the first time, all flows of the group
+    "active_mbps": _FLOAT,  # goodput of flows that end by themselves, over their own time
     "rate_mbps": _FLOAT,  # Ethernet frames that left the last link
     "share": _FLOAT,  # of the total goodput of the run
     "jain": _FLOAT,  # Jain's index of the goodputs of its flows

@@ -21,9 +21,9 @@ from l4slab.results.apart import FACTOR
 from l4slab.results.precision import sentences
 
 _MEANS = (
-    "count", "rate_mbps", "share", "sojourn_ms_p50", "sojourn_ms_p99", "ce_pct", "sce_pct", "drop_pct", "transfers",
-    "completion_ms_p50", "completion_ms_p99", "unfinished", "frames", "frame_ms_p50", "frame_ms_p99", "late_pct",
-    "lost_frames_pct", "freezes", "freeze_s", "rpm_foreign", "rpm_self",
+    "count", "active_mbps", "rate_mbps", "share", "sojourn_ms_p50", "sojourn_ms_p99", "ce_pct", "sce_pct", "drop_pct",
+    "transfers", "completion_ms_p50", "completion_ms_p99", "unfinished", "frames", "frame_ms_p50", "frame_ms_p99",
+    "late_pct", "lost_frames_pct", "freezes", "freeze_s", "rpm_foreign", "rpm_self",
 )  # fmt: skip
 _WHOLE = ("unfinished", "freezes")
 # Quantities whose trials lie apart; all of them are among the results.
@@ -200,6 +200,8 @@ def _flow(row: Mean, capacities: Sequence[float], *, shared: bool) -> str:
     told = []
     if of["rate_mbps"] is not None:
         told.append(f"got {number(of['rate_mbps'])} Mb/s{together}{_of(of['share'] if shared else None, capacities)}")
+    if of["active_mbps"] is not None:
+        told.append(f"had a goodput of {number(of['active_mbps'])} Mb/s while it was active")
     if (waits := _waits(of, "of its packets")) is not None:
         told.append(waits)
     if of["ce_pct"] is not None:

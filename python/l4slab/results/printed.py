@@ -32,6 +32,8 @@ _SUMMARY = {
     "ce_pct": ("CE\n%", 3),
     "drop_pct": ("drop\n%", 4),
 }
+# Behind the goodput, where flows end by themselves.
+_ACTIVE = {"active_mbps": ("active\nMb/s", 4)}
 # In place of its heading, where a flow crosses a medium.
 _WITH_MEDIA = ("wait\nms", 4)
 _WAIT_LEGEND = (
@@ -178,7 +180,9 @@ def means_of(results: Tables) -> tuple[pl.DataFrame, list[str]]:
 def columns_of(flows: pl.DataFrame) -> dict[str, tuple[str, int]]:
     """The columns to show of flows. Those of transfers and of frames only if there are any."""
     told = [name for name in ("transfers", "unfinished") if name in flows.columns and flows[name].sum()]
-    columns = _SUMMARY | ({name: how for name, how in _TRANSFERS.items() if name in flows.columns} if told else {})
+    has_ends = "active_mbps" in flows.columns and flows["active_mbps"].count() > 0
+    columns = {"goodput_mbps": _SUMMARY["goodput_mbps"]} | (_ACTIVE if has_ends else {}) | _SUMMARY
+    columns |= {name: how for name, how in _TRANSFERS.items() if name in flows.columns} if told else {}
     if _crosses_media(flows):
         columns["sojourn_ms_mean"] = _WITH_MEDIA
     for group, key in ((_FRAMES, "frames"), (_RESPONSIVENESS, "rpm_foreign")):

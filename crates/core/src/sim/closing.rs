@@ -167,6 +167,10 @@ struct Times {
     sender_queue: Distribution,
     /// In ascending order.
     slowdowns: Vec<f64>,
+    /// Of flows with an end: how many have ended, from when to when, and their bytes.
+    ended: usize,
+    own: Option<(Time, Time)>,
+    own_bytes: u64,
 }
 
 fn times<T: Tap>(
@@ -185,6 +189,11 @@ fn times<T: Tap>(
     // Transfers that began in the warm-up do not count. Flows with an end do, because some runs consist of one.
     let counts = |t: &Transfer| t.kind == TransferKind::Flow || t.start >= sim.warmup;
     for (_, t) in transfers.iter().filter(|(account, t)| accounts.contains(account) && counts(t)) {
+        if t.kind == TransferKind::Flow {
+            let (start, end) = (t.start, t.start + t.completion);
+            all.own = Some(all.own.map_or((start, end), |own| (own.0.min(start), own.1.max(end))));
+            (all.ended, all.own_bytes) = (all.ended + 1, all.own_bytes + t.bytes.unwrap_or(0));
+        }
         match t.kind {
             TransferKind::MediaFrame => {
                 all.frame.record(t.completion);
@@ -257,7 +266,7 @@ fn flow_row<T: Tap>(
     let mut outcomes = Outcomes::default();
     accounts.iter().for_each(|account| outcomes += sim.outcomes(*account));
     let received = counted.totals.received_bytes - base.totals.received_bytes;
-    let Times { srtt, sojourn, completion, view, frame, sender_queue, slowdowns } = times;
+    let Times { srtt, sojourn, completion, view, frame, sender_queue, slowdowns, .. } = times;
     let flows = || sim.slots_of(accounts).map(|slot| &slot.flow);
     let experience = flows().filter_map(|f| f.experience(end)).reduce(|mut all, one| {
         all += one;
@@ -272,11 +281,15 @@ fn flow_row<T: Tap>(
         (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64)
     };
     let mbps = |bytes: u64| bytes as f64 * 8e-6 / seconds;
+    let own = times.own.filter(|_| times.ended == flows().count());
+    let own =
+        own.map(|(start, end)| times.own_bytes as f64 * 8e-6 / end.since(start).as_secs_f64());
     FlowRow {
         flow: g.name.clone(),
         cc: g.cc.clone(),
         count: flows().count() as u32,
         goodput_mbps: received as f64 * 8e-6 / seconds,
+        active_mbps: own.or(of_tests(|t| t.active_mbps)),
         rate_mbps: packets.bytes as f64 * 8e-6 / seconds,
         share: None,
         jain: jain(sim.goodputs(accounts)),

@@ -31,6 +31,9 @@ pub struct FlowRow {
     pub count: u32,
     /// Payload that reached the receiver for the first time.
     pub goodput_mbps: f64,
+    /// Of flows that end by themselves, over their own time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub active_mbps: Option<f64>,
     /// Ethernet frames that left the last link.
     pub rate_mbps: f64,
     /// Of the goodput of all groups.

@@ -233,6 +233,8 @@ impl Client {
             last.extend(&self.now);
         }
         let idle = if self.is_loaded { &self.idle } else { &self.now };
-        score::result(idle, &last, self.looks, self.is_stable)
+        let seconds = self.looks as f64 * self.rules.interval.as_secs_f64();
+        let active_mbps = (self.looks > 0).then(|| self.received as f64 * 8e-6 / seconds);
+        score::result(idle, &last, active_mbps, self.looks, self.is_stable)
     }
 }

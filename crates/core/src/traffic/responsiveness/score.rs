@@ -95,8 +95,15 @@ fn mean(values: &VecDeque<f64>) -> f64 {
 }
 
 /// The result, from the idle path, the last intervals and how far the test came.
-pub fn result(idle: &Trips, last: &Trips, intervals: usize, is_stable: bool) -> Responsiveness {
+pub fn result(
+    idle: &Trips,
+    last: &Trips,
+    active_mbps: Option<f64>,
+    intervals: usize,
+    is_stable: bool,
+) -> Responsiveness {
     Responsiveness {
+        active_mbps,
         rpm: last.rpm(),
         foreign: last.foreign(),
         own: last.own(),

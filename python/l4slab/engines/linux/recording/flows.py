@@ -126,6 +126,9 @@ def _flow_row(observed: Observed, flow: Flow) -> Row:
     row["jain"] = jain(_goodputs(observed, flow))
     ended = completed_of(observed, flow)
     row["transfers"] = len(ended)
+    if ended and len(ended) == row["count"] and flow.tcp is not None:
+        own_ns = max(end for _, end in ended) - min(start for start, _ in ended)
+        row["active_mbps"] = len(ended) * (flow.tcp["bytes"] or 0) * 8e3 / own_ns
     times = np.array([end - start for start, end in ended])
     slowdowns = np.array([(end - start) * 1e-6 / _idle_ms(observed, flow, start, end) for start, end in ended])
     for name, values, scale in (("completion_ms", times, 1e-6), ("slowdown", slowdowns, 1.0)):

@@ -9,7 +9,7 @@ from l4slab.base.values import Row
 from l4slab.engines.linux.flows import Flow
 from l4slab.engines.linux.recording.observed import CheckError, Observed
 
-_NUMBERS = ("rpm", "rpm_foreign", "rpm_self", "idle_ms_p50", "loaded_ms_p50", "loaded_ms_p95")
+_NUMBERS = ("active_mbps", "rpm", "rpm_foreign", "rpm_self", "idle_ms_p50", "loaded_ms_p50", "loaded_ms_p95")
 _CONFIDENCE = "rpm_confidence"
 
 

@@ -221,6 +221,8 @@ type test struct {
 	received atomic.Int64
 	capacity atomic.Int64 // the best goodput of an interval, bit/s
 
+	active float64 // goodput since the load began, Mb/s
+
 	mutex sync.Mutex
 	now   trips // of this interval
 	loads []*http2.ClientConn
@@ -351,7 +353,7 @@ func measure(address string) error {
 	go t.probe()
 	look(0)
 	atRest := t.taken()
-	tell(&atRest, &trips{}, "low")
+	t.tell(&atRest, &trips{}, "low")
 	go t.load()
 	var last []trips
 	var goodputs, scores series
@@ -359,6 +361,7 @@ func measure(address string) error {
 	for number := 1; ; number++ {
 		look(number)
 		received := t.received.Load()
+		t.active = float64(received) * 8e-6 / (float64(number) * interval.Seconds())
 		goodput := float64(received-before) * 8 / interval.Seconds()
 		before = received
 		t.capacity.Store(max(t.capacity.Load(), int64(goodput)))
@@ -387,7 +390,7 @@ func measure(address string) error {
 				all[kind] = append(all[kind], one[kind]...)
 			}
 		}
-		tell(&atRest, &all, confidence)
+		t.tell(&atRest, &all, confidence)
 		if over {
 			return nil
 		}
@@ -395,8 +398,11 @@ func measure(address string) error {
 }
 
 // Writes the score so far.
-func tell(atRest, loaded *trips, confidence string) {
+func (t *test) tell(atRest, loaded *trips, confidence string) {
 	score := map[string]any{"rpm_confidence": confidence}
+	if t.active > 0 {
+		score["active_mbps"] = t.active
+	}
 	for name, value := range map[string]float64{
 		"rpm":           (loaded.foreign() + loaded.self()) / 2,
 		"rpm_foreign":   loaded.foreign(),
