@@ -82,7 +82,7 @@ def test_the_limit_has_a_direction_and_a_size() -> None:
     before, after = np.full((1, 8), 10.0), np.full((1, 8), 11.0)
     for text, fails in {"share 5%": True, "share +5%": True, "share -5%": False, "share 20%": False}.items():
         assert compared(before, after, *limits(text)) == [fails]
-    for text, fails in {"share 0.9": True, "share +1.1": False}.items():
+    for text, fails in {"rpm 0.9": True, "rpm +1.1": False}.items():
         assert compared(before, after, *limits(text)) == [fails]
 
 
@@ -191,6 +191,7 @@ def test_too_few_trials_are_refused(
     [
         ("", "--fail-on is empty"),
         ("share", '"share" is not a quantity and its limit; write such as "share -5%, sojourn_ms_p99 +10%"'),
+        ("share -5", '"share -5" can never be passed, because share is between 0 and 1; write "share -5%"'),
         ("share -5%,", '"" is not a quantity and its limit'),
         ("shar -5%", 'shar is not a number in flows.parquet or links.parquet; did you mean "share"?'),
         ("cc -5%", "cc is not a number"),

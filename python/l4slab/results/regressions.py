@@ -27,6 +27,8 @@ SPREADS, FOUND = 2.0, 0.95
 # Quantities that a comparison may have: of more, none has a p that is small enough.
 _MOST = round(CHANCE * chance.WAYS)
 
+# Quantities between 0 and 1.
+_PARTS = ("share", "jain", "utilisation")
 _LIMIT = re.compile(r"(?:(?P<place>\S+)\.)?(?P<quantity>\w+)\s+(?P<sign>[+-]?)(?P<amount>\d+(?:\.\d+)?)\s*(?P<unit>%?)")
 
 
@@ -87,6 +89,12 @@ def limits(text: str) -> list[Limit]:
             )
         sign = {"": 0, "+": 1, "-": -1}[match["sign"]]
         amount = float(match["amount"]) / (100 if match["unit"] else 1)
+        if match["quantity"] in _PARTS and not match["unit"] and amount >= 1:
+            raise InputError(
+                f'"{part.strip()}" can never be passed, because {match["quantity"]} is between 0 and 1; '
+                f'write "{part.strip()}%", or a change such as {match["quantity"]} {match["sign"]}0.05',
+                key="--fail-on",
+            )
         found.append(Limit(match["place"] or "", match["quantity"], sign, amount, bool(match["unit"])))
     return found
 
