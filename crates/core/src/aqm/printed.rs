@@ -93,6 +93,8 @@ fn without_unit<'w>(keyword: &str, word: &'w str) -> Cow<'w, str> {
     }
     let unit = match keyword {
         "perturb" => "sec",
+        "memlimit" => "B",
+        "min_qlen_step" => "p",
         _ if keyword.ends_with("limit") => "p",
         _ => return word.into(),
     };
@@ -119,6 +121,10 @@ mod tests {
             );
         }
         assert_eq!(as_read("qdisc mq 0: dev eth0 root"), "mq");
+        assert_eq!(
+            as_read("dualpi2 8001: root limit 10000p min_qlen_step 0p memlimit 30280000B"),
+            "dualpi2 limit 10000 min_qlen_step 0 memlimit 30280000"
+        );
     }
 
     #[test]
