@@ -17,7 +17,7 @@ PRESETS = {
     "call": "a video call both ways beside uploads",
     "game": "a cloud game beside a download and uploads",
     "desktop": "a remote desktop beside uploads",
-    "home-wifi": "three stations behind an access point",
+    "home-wifi": "four stations behind an access point",
     "cable": "a home behind a cable modem",
     "5g": "three phones in a cell",
     "leo": "a home behind a satellite terminal",
