@@ -75,6 +75,7 @@ def test_it_is_as_if_the_file_said_so(file: Path, changes: dict[str, Value], old
         ("flow.a.cc=ren", 'flow "a": cc = "ren"'),
         ("flow.a.rtt=20", 'flow "a": rtt = 20 has no unit'),
         ("dur=5s", 'dur = "5s" is not a key here; did you mean "duration"?'),
+        ("aq=DualPI2", "aq is neither a key nor a factor; did you mean --set aqm=VALUE?"),
         ("aqm=DualPI", 'aqm = "DualPI" is not a level of this factor; did you mean "DualPI2"?'),
         ("link.home.qdisc=pie", "the sweep sets link.home.qdisc in each run; choose there: --set aqm=LEVEL"),
         ("link.*.rate=5Mbit", "the sweep sets link.home.rate in each run; choose there: --set link.home.rate=VALUE"),
@@ -88,6 +89,16 @@ def test_a_mistake_is_one_sentence(file: Path, setting: str, sentence: str, caps
     said = capsys.readouterr().err
     assert sentence in said
     assert said.count("\n") == 1
+
+
+def test_a_value_from_a_factor_is_set_there(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = FILE.replace('rtt = "10ms"', 'rtt = "{rtt_ms}ms"').replace("[sweep]", "[sweep]\nrtt_ms = [10, 20]")
+    file.write_text(text)
+    assert main(["run", str(file), "--set", "flow.*.rtt=40ms", "--dry-run"]) == 2
+    assert (
+        'rtt is "{rtt_ms}ms", from a factor of the sweep; choose there: --set rtt_ms=VALUE' in capsys.readouterr().err
+    )
+    assert main(["run", str(file), "--set", "rtt_ms=40", "--dry-run"]) == 0
 
 
 def test_the_folder_describes_what_was_run(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

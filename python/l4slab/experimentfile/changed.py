@@ -8,9 +8,10 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from l4slab.base.errors import InputError, suggest
+from l4slab.base.errors import InputError, nearest, suggest
 from l4slab.base.values import Value
-from l4slab.experimentfile.wording import show
+from l4slab.experimentfile.tables import Top
+from l4slab.experimentfile.wording import keys_of, show
 
 # Tables that have names; [[flow]] has them in a key.
 _NAMED = ("link", "flow", "impair")
@@ -53,9 +54,12 @@ def _change(document: Any, key: str, value: Value) -> None:
     _refuse_swept(sweep, key)
     first, *path = key.split(".")
     if not path and first not in (*_NAMED, *_OTHERS, "sweep"):
+        if (factor := nearest(first, sweep)) is not None and first not in keys_of(Top):
+            raise _Mistake(f"is neither a key nor a factor; did you mean --set {factor}=VALUE?")
         document[first] = value
     elif first in _NAMED and len(path) > 1:
         for table in _tables(document, first, path[0]):
+            _refuse_filled(sweep, table, path[1:])
             _put(table, path[1:], value)
     elif first in _OTHERS and path:
         _put(document.setdefault(first, {}), path, value)
@@ -89,6 +93,15 @@ def _refuse_swept(sweep: Mapping[str, Any], key: str) -> None:
                 raise _Mistake(
                     f"has no effect, because the sweep sets {one} in each run; choose there: --set {instead}"
                 )
+
+
+def _refuse_filled(sweep: Mapping[str, Any], table: Any, path: list[str]) -> None:
+    """Raises _Mistake where a level is put into the value: runs would be called by levels that they have not."""
+    for name in path:
+        table = table.get(name, "") if isinstance(table, dict) else ""
+    for factor in sweep:
+        if f"{{{factor}}}" in str(table):
+            raise _Mistake(f"is {show(str(table))}, from a factor of the sweep; choose there: --set {factor}=VALUE")
 
 
 def _tables(document: Any, section: str, name: str) -> Iterator[Any]:
