@@ -276,6 +276,9 @@ def _run_in_store(
     chosen = _todo(plans)
     todo = [run for run in chosen if run.id not in finished or not store.has_captures(run)]
     notes = _notes(plans)
+    if others:
+        named = ", ".join(plan.experiment.name for plan in others[:3]) + (", ..." if len(others) > 3 else "")
+        notes.append(f"{store.place} also holds results of {named}; another --out keeps them apart.")
     if already := len(chosen) - len(todo):
         notes.append(f"{counted(already, 'run is', 'runs are')} in {store.place} already and not repeated.")
     if console is not None:
