@@ -306,7 +306,7 @@ ADDED = {
         '[[sweep.aqm]]\nlevel = "x"\n"link.bottleneck.qdisc" = "pfifo limit {packet}"\n[let]\npackets = "5"',
         ["{packet}", '"packets"'],
     ),
-    "broken let": ('[let]\nx = "1 +"', ["let.x", '"1 +"', "syntax"]),
+    "broken let": ('[let]\nx = "1 +"', ["let.x", '"1 +"', "it ends too early"]),
     "let of an unknown name": ('[let]\nx = "rt * 2"', ["let.x", '"rt * 2"', '"rt"', '"rtt"']),
     "dotted key without quotes": (
         '[let]\nx = "flow.a.rtt * 2"',
@@ -337,7 +337,7 @@ ADDED = {
         '[[flow]]\nname = "b"\ncc = "cubic"\nrtt = "20ms"\n[let]\nx = "rtt * 2"',
         ["let.x", '"rtt"', "flow.a.rtt"],
     ),
-    "broken skip": ('[[skip]]\nwhen = "rtt >"', ["[[skip]] no. 1", '"rtt >"', "syntax"]),
+    "broken skip": ('[[skip]]\nwhen = "rtt >"', ["[[skip]] no. 1", '"rtt >"', "it ends too early"]),
     "skip is no condition": ('[[skip]]\nwhen = "rtt"', ["[[skip]] no. 1", "true or false"]),
     "NUL in a swept key": (
         '[sweep]\n"x\\u0000y" = [1, 2]\n[let]\nz = "1"',
@@ -633,9 +633,9 @@ SHOWN = {
     "qdisc netem 8015: root limit 512 slot 800us 10ms packets 42": "netem slot 800us 10ms packets 42 limit 512",
     "qdisc fq_pie 8019: root refcnt 2 limit 10240p flows 1024 target 15ms tupdate 16ms alpha 2 beta 20 quantum 1514b "
     "memory_limit 32Mb ecn_prob 10 ecn": "fq_pie tupdate 16ms ecn",
-    "qdisc dualpi2 8017: dev eth0 root refcnt 2 limit 10000p memlimit 30280000 target 15ms tupdate 16ms "
-    "alpha 0.16015625 beta 3.19921875 l4s_ect coupling_factor 2 drop_on_overload step_thresh 1ms drop_dequeue "
-    "split_gso classic_protection 10%": "dualpi2",
+    "qdisc dualpi2 8017: dev eth0 root refcnt 2 limit 10000p memlimit 30280000B target 15ms tupdate 16ms "
+    "alpha 0.16015625 beta 3.19921875 l4s_ect coupling_factor 2 drop_on_overload step_thresh 1ms min_qlen_step 0p "
+    "drop_dequeue split_gso classic_protection 10%": "dualpi2",
 }
 
 

@@ -143,7 +143,7 @@ def test_a_table_without_a_share_says_why(path: list[str]) -> None:
     links = {name: l4slab.Link(rate="10Mbit", qdisc="dualpi2") for name in ("bottleneck", "other")}
     told = str(l4slab.run(experiment(flows=flows, links=links, sweep={}, claims=[])))
     assert ("share" in told.splitlines()[1]) == (path == ["bottleneck"])
-    assert ("No share where flows have no link in common" in told) == (path == ["other"])
+    assert ("No share, for not all flows cross one link" in told) == (path == ["other"])
 
 
 def test_every_figure_draws(opened: l4slab.Results) -> None:

@@ -217,6 +217,8 @@ def _toml_remedy(text: str, error: str) -> str:
         rf"(?m)^\s*\[{re.escape(twice[1])}\]", text
     ):
         return f"write [[{twice[1]}]] each time, not [{twice[1]}]"
+    if (again := re.fullmatch(r"\s*\[(flow|at|claim|figure|published|rewrite|skip)\]\s*(?:#.*)?", line)) is not None:
+        return f"write [[{again[1]}]] each time"
     if re.fullmatch(r"""[^"'#]*=\s*(?:"[^"']*|'[^"']*)""", line):
         return f"close the quote, such as {line.strip()}{line[line.index('=') + 1 :].strip()[0]}"
     if (value := re.fullmatch(r"\s*[\w.\"*-]+\s*=\s*([^=\"'\[{\s][^\"'#]*?)\s*(?:#.*)?", line)) is not None:

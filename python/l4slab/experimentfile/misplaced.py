@@ -9,7 +9,7 @@ _LINK = "a [link.NAME] has it"
 _FLOW = "a [[flow]] has it"
 _RATE = 'a TCP flow takes what it gets; pace = "5Mbit" caps it, and kind = "cbr" sends at a rate; media have rate_max'
 _WINDOW = "the congestion control sets it; l4slab list CC shows its options"
-_CC = 'write it as cc = "cubic"'
+_CC = "its name here is cc"
 
 # By the section, which is the first part of a table's place.
 _INSTEAD = {

@@ -106,7 +106,8 @@ def unitless(text: str, read: Callable[[str], str] = _core.canonical_qdisc) -> s
         return None
     written = " and ".join(f'"{keyword} {number}"' for keyword, number, _ in found)
     taken = " and ".join(f'"{keyword} {number}{unit}"' for keyword, number, unit in found)
-    larger = [f'"{keyword} {number}ms"' for keyword, number, unit in found if unit in ("us", "ns")]
+    usual = {"us": "ms", "ns": "ms", "bit": "mbit"}
+    larger = [f'"{keyword} {number}{usual[unit]}"' for keyword, number, unit in found if unit in usual]
     other = f", or {' and '.join(larger)}" if larger else ""
     return f" has no unit in {written}, which tc reads as {taken}; write that{other}"
 

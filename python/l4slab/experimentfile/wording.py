@@ -118,7 +118,9 @@ def told(file: Path, origin: Mapping[Place, str] | None = None) -> Iterator[None
 def show(value: object) -> str:
     """A value as it is written in TOML, shortened."""
     text = json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= 80 else text[:77] + "..."
+    if len(text) <= 80:
+        return text
+    return f'{text[:76]}..."' if text[0] == '"' else f"{text[:77]}..."
 
 
 def keys_of(model: type[BaseModel]) -> list[str]:
@@ -207,7 +209,7 @@ def _first(error: ValidationError) -> ErrorDetails:
 def _suggest_key(key: str, valid: list[str], raw: Keys) -> str:
     """The remedy for a key that a table has not got: the nearest one, also where the table has that already."""
     if (close := nearest(key, valid)) in raw:
-        return f'"{close}" is written already; remove one of them'
+        return f'did you mean "{close}"? That is written already; keep one of them'
     return suggest(key, [name for name in valid if name not in raw] if close is None else valid)
 
 

@@ -85,6 +85,8 @@ def declare(kind: Kind, file: str, name: str, content: bytes) -> Declared:
         remedy = suggest(name, names) if names else f"it has none; write {there}"
         raise Refused(f"{file} has no {_SAID[kind]} {name}; {remedy}")
     called = f"{file}:{name}"
+    if kind == "controller" and isinstance(one, type) and issubclass(one, MediaController):
+        raise Refused(f'{called} is a controller of media; give it to a flow of kind = "media", or to check --media')
     if not isinstance(one, type) or not issubclass(one, base):
         raise Refused(f"{called} is no {_SAID[kind]}; write class {name}({base.__name__}), from l4slab.own")
     _check_methods(kind, called, one)

@@ -55,7 +55,7 @@ _FRAMES = {
 }
 # Of the quantities whose trials lie apart.
 _APART_SHOWN = 5
-_NO_SHARE = "No share where flows have no link in common, in the same direction."
+_NO_SHARE = "No share, for not all flows cross one link in the same direction."
 _FRAMES_LEGEND = (
     "Frame: from its capture until all of it has arrived. Late: beyond the flow's deadline (default 100 ms). "
     "Freezes: number per run."

@@ -91,7 +91,8 @@ def _is_used(experiment: Experiment, name: str) -> bool:
 
 
 def mentions(expression: str, name: str) -> bool:
-    """Whether SQL may be about this name."""
+    """Whether SQL may be about this name: outside of its texts."""
+    expression = re.sub(r"'(?:[^']|'')*'", "", expression)
     return re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", expression, re.IGNORECASE) is not None
 
 

@@ -99,6 +99,8 @@ def _not_evaluated(
 ) -> InputError:
     """The mistake in an expression of the file or of the command line."""
     reason = sql_reason(error)
+    if reason.endswith('at or near ")"') and ")" not in expression:  # the one that we put behind it
+        reason = "it ends too early"
     unknown = re.match(r'Referenced column "([^"]*)" not found', reason)
     ambiguous = next((name for name in differing if mentions(expression, name)), None)
     kind = InputError
@@ -127,7 +129,9 @@ def _near(name: str, known: list[str], factors: Iterable[str]) -> str:
     """The remedy for an unknown name: near ones, and the factors of the file, which conditions are mostly about."""
     near = [f'"{one}"' for one in get_close_matches(name, known, n=3)]
     valid = ", ".join([*(f'"{one}"' if "." in one else one for one in factors), "trial"])
-    return f"did you mean {' or '.join(near)}, or a factor ({valid})?" if near else f"the factors are {valid}"
+    if near:
+        return f"did you mean {' or '.join(near)}, or a factor ({valid})?"
+    return f"the factors are {valid}; text stands in single quotes"
 
 
 def _one_expression(connection: duckdb.DuckDBPyConnection, expression: str) -> None:

@@ -68,7 +68,8 @@ class Case:
         try:
             _core.canonical_controller("prague", dict(self.options))
         except ValueError as error:
-            raise InputError(f": {error}", key="--option") from None
+            told = " ".join(f"{name}={value}" for name, value in dict(self.options).items())
+            raise InputError(f"{told}: {error}", key="--option") from None
         if classes.holds_classes(self.qdisc):
             text = f'= "{self.qdisc}" holds classes, and advise judges one queue'
             raise InputError(f"{text}; name the queue of the flows' class, such as fq_codel", key="--qdisc")

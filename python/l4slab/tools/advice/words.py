@@ -76,7 +76,7 @@ def _around(found: Advice) -> str:
         "Prague": sum(cell.prague_hurt for cell in found.around),
     }
     hurt = "".join(f"; {who} is hurt in {count} of {len(found.around)}" for who, count in counts.items() if count)
-    return f"On the map ({first.aqm}, {flows}): {places}{hurt}."
+    return f"On the map ({first.aqm}, {flows}), at the rates and RTTs around it: {places}{hurt}."
 
 
 def percent(probability: float) -> str:
