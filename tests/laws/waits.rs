@@ -151,7 +151,7 @@ fn a_silent_medium_adds_its_stated_latency() {
     // A PPDU of 36 us and 32 symbols of 4 us for 16 + 8 (986 + 38) + 6 bits, 260 each. Before it the channel was idle for
     // longer than AIFS, and a slot of 9 us begins.
     let ppdu = 36_000 + 4_000 * (16_u64 + 8 * (986 + 38) + 6).div_ceil(260);
-    for wait in of("wifi n20 mcs 7", "home", 13.7).iter().skip(1) {
+    for wait in of("wifi n20 mcs 7 no-beacons", "home", 13.7).iter().skip(1) {
         assert!((ppdu..ppdu + 9_000).contains(wait), "{wait} ns, PPDU {ppdu} ns");
     }
 }

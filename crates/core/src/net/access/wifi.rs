@@ -17,7 +17,7 @@ use self::phy::Standard;
 use super::{MediumConfig, MediumKind, Place, Subscribers};
 use crate::net::air::Way;
 use crate::net::medium::Medium;
-use crate::net::parts::Parts;
+use crate::net::parts::{BE, Parts, VI, VO};
 use crate::params::kinds::{
     MICROSECOND, Spec, choice, count, grammar, params, real, size, time, words,
 };
@@ -29,6 +29,13 @@ use crate::units::Rate;
 /// `aPPDUMaxTime` (802.11-2020).
 const PPDU_MOST: Span = Span::from_micros(5484);
 
+/// 802.11b's rates, Mbit/s.
+const DSSS: [&str; 4] = ["1", "2", "5.5", "11"];
+/// 100 time units of 1024 us (hostapd's `beacon_int`).
+const BEACON: Span = Span::from_micros(102_400);
+/// Aggregates that a card has: one under way and the next one (ath9k's `ATH_AGGR_MIN_QDEPTH`).
+const STATIONS_AHEAD: u8 = 2;
+
 params! {
     pub struct WifiConfig {
         /// amendment and channel width in MHz
@@ -36,8 +43,14 @@ params! {
         /// spatial streams
         nss: u8 = 1, count(1..=8), "";
         /// modulation and coding scheme, the highest one with rate control; of a, by its place among 6, 9, 12, 18, 24, 36, 48
-        /// and 54 Mbit/s
-        mcs: Option<u8> = None, count(0..=11_u8).mapped(Some, |n: &Option<u8>| *n).default("7; with rate control the highest of the amendment"), "";
+        /// and 54 Mbit/s; of b, among 1, 2, 5.5 and 11 Mbit/s
+        mcs: Option<u8> = None, count(0..=11_u8).mapped(Some, |n: &Option<u8>| *n).default("7, of b 3; with rate control the highest of the amendment"), "";
+        /// 802.11b rate of a station in a cell of another amendment, in place of mcs; no aggregation
+        dsss: Option<u8> = None, dsss().default("none"), "";
+        short_preamble: bool = false, words([
+            ("long-preamble", false, "192 us before each frame at 802.11b's rates"),
+            ("short-preamble", true, "96 us, but for 1 Mbit/s"),
+        ]), "802.11b";
         /// rate control: none, the scheme of highest expected throughput at the SNR of the instant, or Linux's by statistics
         rate: Control = Control::Fixed, choice("fixed|ideal|minstrel", [
             ("fixed", Control::Fixed),
@@ -58,6 +71,8 @@ params! {
         /// largest A-MPDU in bytes
         ampdu_bytes: Option<u32> = None, size(2048..=6_500_631).optional().called(&["ampdu-bytes"])
             .default("65535 (n), 1048575 (ac), 6500631 (ax)"), "802.11";
+        /// largest A-MSDU in bytes: packets in one MPDU, which is lost as a whole; 0: none
+        amsdu: u32 = 0, size(0..=11_424), "";
         /// longest PPDU
         ppdu: Span = PPDU_MOST, time(Span::from_micros(100)..=PPDU_MOST), "aPPDUMaxTime";
         /// largest number of retransmissions of an MPDU
@@ -84,12 +99,34 @@ params! {
         aql_high: Option<Span> = None, time(MICROSECOND..=Span::from_secs(1)).optional().called(&["aql-high"]).default("12ms"), "mac80211";
         /// airtime of all stations above which aql-low holds
         aql_threshold: Option<Span> = None, time(MICROSECOND..=Span::from_secs(1)).optional().called(&["aql-threshold"]).default("24ms"), "mac80211";
+        /// how stations limit what waits in their drivers, where the access point has aql
+        sta_aql: bool = false, words([
+            ("sta-ahead", false, "stations have cards with aggregates ready"),
+            ("sta-aql", true, "stations have the limits of aql too"),
+        ]), "";
+        /// aggregates that a card without aql takes from its queue in advance, with the one under way
+        ahead: Option<u8> = None, count(0..=16_u8).mapped(Some, |n: &Option<u8>| *n).default("0; with aql 2, of stations"), "ath9k: 2";
         edca: Edca = Edca::Stations, words([
             ("sta-edca", Edca::Stations, "the access point contends as stations do"),
             ("ap-edca", Edca::AccessPoint, "it has AIFSN 1 for video and voice, and CWmax 63 for best effort"),
         ]), "mac80211";
         /// TXOP limit of best effort; 0: one PPDU
-        txop_be: Span = Span::ZERO, time(Span::ZERO..=Span::from_micros(8160)).called(&["txop-be"]), "mac80211";
+        txop_be: Span = Span::ZERO, txop().called(&["txop-be"]), "mac80211";
+        /// that of the access point, where it is another
+        ap_txop_be: Option<Span> = None, txop().optional().called(&["ap-txop-be"]).default("txop-be"), "OpenWrt: 2ms";
+        /// of background
+        txop_bk: Span = Span::ZERO, txop().called(&["txop-bk"]), "mac80211";
+        /// of video
+        txop_vi: Option<Span> = None, txop().optional().called(&["txop-vi"]).default("3008us, 6016us of b"), "mac80211";
+        /// of voice
+        txop_vo: Option<Span> = None, txop().optional().called(&["txop-vo"]).default("1504us, 3264us of b"), "mac80211";
+        cf_end: bool = true, words([
+            ("cf-end", true, "who ends a TXOP before its limit gives the rest back with CF-End"),
+            ("no-cf-end", false, "others contend right after the last exchange of a TXOP"),
+        ]), "802.11";
+        /// time between beacons
+        beacon: Span = BEACON, time(Span::from_millis(10)..=Span::from_secs(10))
+            .or("no-beacons", Span::ZERO, "the access point sends no beacons"), "hostapd";
         /// AIFSN of best effort
         aifsn_be: u8 = 3, count(1..=15).called(&["aifsn-be"]), "802.11";
         /// access category of DSCP 45
@@ -171,6 +208,15 @@ fn guard() -> Spec<Guard> {
     .also("sgi", |guard| *guard = Guard::Short, "guard interval of 0.4us, of n and ac")
 }
 
+fn txop() -> Spec<Span> {
+    time(Span::ZERO..=Span::from_micros(8160))
+}
+
+fn dsss() -> Spec<Option<u8>> {
+    let rate = |i: u8| (DSSS[usize::from(i)], i);
+    choice("1|2|5.5|11", [rate(0), rate(1), rate(2), rate(3)]).mapped(Some, |n: &Option<u8>| *n)
+}
+
 fn some_count() -> Spec<Option<u16>> {
     count(1..=256_u16).mapped(Some, |n: &Option<u16>| *n)
 }
@@ -193,16 +239,27 @@ impl Described for WifiConfig {
         gauge(
             "driver_ms",
             "ms",
-            "with aql: the most airtime that one station and category had in the driver, as Linux estimates it",
+            "with aql or ahead: the most airtime that one station and category had in the driver, as Linux estimates it",
         ),
     ];
 
-    const FIXED: &'static [&'static str] =
-        &["a", "rate", "airtime", "no-aql", "sta-edca", "aifsn-be", "nqb", "open"];
+    const FIXED: &'static [&'static str] = &[
+        "b",
+        "rate",
+        "airtime",
+        "no-aql",
+        "sta-ahead",
+        "ahead",
+        "sta-edca",
+        "aifsn-be",
+        "beacon",
+        "nqb",
+        "open",
+    ];
     const CHANGES_ALONE: bool = false;
 
     fn has_more_gauges(&self) -> bool {
-        self.aql || self.rate != Control::Fixed
+        self.has_driver() || self.rate != Control::Fixed
     }
     fn finish(&mut self, given: &Given) -> Result<(), Refused> {
         self.check(given)
@@ -236,6 +293,20 @@ impl WifiConfig {
         }
         self.check_snr(given)?;
         self.check_aql(given)?;
+        let is_dsss = self.standard.is_b() || self.dsss.is_some();
+        if let (true, Some(rate)) = (self.standard.is_b(), self.dsss) {
+            let value = DSSS[usize::from(rate)].to_owned();
+            return Err(given.refuse("dsss", value, format!("b has this rate as mcs {rate}")));
+        }
+        if let (true, Some(snr)) = (is_dsss, self.snr) {
+            let fix = "802.11b's rates have no losses by signal here; use per".to_owned();
+            return Err(given.refuse("snr", snr.to_string(), fix));
+        }
+        let most = self.standard.most_amsdu();
+        if self.amsdu > most {
+            let value = self.amsdu.to_string();
+            return Err(given.refuse("amsdu", value, format!("{name} has at most {most} bytes")));
+        }
         let most = self.standard.most_mpdus();
         if self.ampdu.is_some_and(|ampdu| ampdu > most) {
             let value = self.ampdu.unwrap_or_default().to_string();
@@ -279,6 +350,10 @@ impl WifiConfig {
                 return Err(given.refuse(keyword, format_time(limit), fix));
             }
         }
+        if self.sta_aql && !self.aql {
+            let fix = "it needs aql, which the access point has then".to_owned();
+            return Err(given.refuse("the word", "sta-aql".to_owned(), fix));
+        }
         if self.aql && self.scheduler == Scheduler::Fifo {
             let fix = "aql limits queues of stations; leave out one of them".to_owned();
             return Err(given.refuse("the word", "fifo".to_owned(), fix));
@@ -295,6 +370,7 @@ impl WifiConfig {
     /// The scheme of fixed rate, or the highest one of rate control.
     pub fn mcs(&self) -> u8 {
         let usual = match self.rate {
+            Control::Fixed if self.standard.is_b() => 3,
             Control::Fixed => 7,
             _ => self.schemes().last().unwrap_or(0),
         };
@@ -304,6 +380,34 @@ impl WifiConfig {
     pub fn schemes(&self) -> impl DoubleEndedIterator<Item = u8> {
         let (standard, nss) = (self.standard, self.nss);
         (0..=standard.most_mcs()).filter(move |mcs| standard.check_mcs(*mcs, nss).is_ok())
+    }
+    /// How long one who wins the channel may keep it.
+    pub fn txop(&self, way: Way, category: usize) -> Span {
+        let (video, voice) = if self.standard.is_b() { (6016, 3264) } else { (3008, 1504) };
+        match (category, way) {
+            (BE, Way::Down) => self.ap_txop_be.unwrap_or(self.txop_be),
+            (BE, Way::Up) => self.txop_be,
+            (VI, _) => self.txop_vi.unwrap_or(Span::from_micros(video)),
+            (VO, _) => self.txop_vo.unwrap_or(Span::from_micros(voice)),
+            _ => self.txop_bk,
+        }
+    }
+    /// Aggregates that the cards of this way's senders have ready; none: they have limits of airtime.
+    pub fn ready(&self, way: Way) -> Option<u8> {
+        let usual = if self.aql { STATIONS_AHEAD } else { 0 };
+        let has_aql = match way {
+            Way::Down => self.aql,
+            Way::Up => self.sta_aql,
+        };
+        (!has_aql).then_some(self.ahead.unwrap_or(usual))
+    }
+    /// Whether packets of a way wait in a driver.
+    pub fn has(&self, way: Way) -> bool {
+        let is_one_queue = way == Way::Down && self.scheduler == Scheduler::Fifo;
+        !is_one_queue && self.ready(way) != Some(0)
+    }
+    pub fn has_driver(&self) -> bool {
+        self.has(Way::Down) || self.has(Way::Up)
     }
     pub fn aql_low(&self) -> Span {
         self.aql_low.unwrap_or(Span::from_millis(5))
@@ -323,7 +427,10 @@ impl WifiConfig {
         }
     }
     pub fn most_mpdus(&self) -> u16 {
-        self.ampdu.unwrap_or(self.standard.most_mpdus())
+        match self.dsss {
+            Some(_) => 1,
+            None => self.ampdu.unwrap_or(self.standard.most_mpdus()),
+        }
     }
     pub fn most_bytes(&self) -> u32 {
         self.ampdu_bytes.unwrap_or(self.standard.most_bytes())
@@ -332,7 +439,7 @@ impl WifiConfig {
 
 impl MediumKind for WifiConfig {
     const OF_STATIONS: &'static [&'static str] =
-        &["nss", "mcs", "gi", "sgi", "per", "snr", "sd", "tau"];
+        &["nss", "mcs", "dsss", "short-preamble", "gi", "sgi", "per", "snr", "sd", "tau"];
 
     /// The rate of a single saturated sender of full packets.
     fn rates(&self) -> [Rate; 2] {

@@ -6,6 +6,7 @@ use super::{Control, WifiConfig};
 use crate::math;
 use crate::net::access::process::Ar1;
 use crate::net::air::Way;
+use crate::net::parts::VO;
 use crate::rng::Rng;
 use crate::time::{Span, Time};
 
@@ -71,6 +72,13 @@ impl Peer {
     fn set_snr(&mut self) {
         let varies = self.config.sd.unwrap_or(0.0) * self.variation.deviate;
         self.snr = self.config.snr.unwrap_or(0.0) + varies;
+    }
+    pub fn config(&self) -> &WifiConfig {
+        &self.config
+    }
+    /// MPDUs of an A-MPDU at most, which is the window too. Linux does not aggregate voice (`minstrel_aggr_check`).
+    pub fn most_mpdus(&self, category: usize) -> u32 {
+        if category == VO { 1 } else { self.config.most_mpdus().into() }
     }
     pub fn modulation(&self, mcs: usize) -> &Modulation {
         &self.modulations[mcs]

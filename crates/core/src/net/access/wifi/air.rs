@@ -4,8 +4,8 @@ use std::any::Any;
 use std::collections::VecDeque;
 
 use super::adaptation::{self, Peer};
-use super::driver::{self, Drivers};
-use super::phy::{self, Modulation, SIFS, SLOT, SLOWEST_ACK};
+use super::driver::{self, Aggregate, Drivers, Held};
+use super::phy::{self, Modulation};
 use super::{Edca, Scheduler, WifiConfig};
 use crate::net::access::Place;
 use crate::net::air::{Burst, Way, What};
@@ -22,6 +22,10 @@ use crate::units::{ETHERNET_HEADER, MTU_FRAME, Rate};
 const AIRTIME_QUANTUM: i64 = 256_000;
 /// A station owes at most so much airtime, ns.
 const MOST_OWED: i64 = 50_000_000;
+
+/// An MPDU of a 1500-B packet, and in an A-MPDU.
+const FULL_MPDU: u32 = MTU_FRAME - ETHERNET_HEADER + phy::MPDU_OVERHEAD;
+const FULL_SUBFRAME: u32 = (phy::DELIMITER + FULL_MPDU).next_multiple_of(4);
 
 /// The access category of a DSCP (Linux `cfg80211_classify8021d`, RFC 8325).
 pub fn category(dscp: u8) -> usize {
@@ -48,22 +52,25 @@ pub fn category_nqb_be(dscp: u8) -> usize {
 /// How an access category contends.
 #[derive(Copy, Clone, Debug)]
 struct Access {
+    slot: Span,
     aifs: Span,
     cw_min: u32,
     cw_max: u32,
     txop: Span,
 }
 
-fn access(config: &WifiConfig, is_ap: bool, category: usize) -> Access {
-    let is_ap = is_ap && config.edca == Edca::AccessPoint;
-    let (aifsn, cw_min, cw_max, txop) = match category {
-        0 => (7, 15, 1023, 0),
-        BE => (u64::from(config.aifsn_be), 15, if is_ap { 63 } else { 1023 }, 0),
-        VI => (if is_ap { 1 } else { 2 }, 7, 15, 3008),
-        _ => (if is_ap { 1 } else { 2 }, 3, 7, 1504),
+fn access(config: &WifiConfig, way: Way, category: usize) -> Access {
+    let is_ap = way == Way::Down && config.edca == Edca::AccessPoint;
+    let cw = config.standard.cw_min();
+    let part = |part: u32| (cw + 1) / part - 1;
+    let (aifsn, cw_min, cw_max) = match category {
+        0 => (7, cw, 1023),
+        BE => (u64::from(config.aifsn_be), cw, if is_ap { 4 * (cw + 1) - 1 } else { 1023 }),
+        VI => (if is_ap { 1 } else { 2 }, part(2), cw),
+        _ => (if is_ap { 1 } else { 2 }, part(4), part(2)),
     };
-    let txop = if category == BE { config.txop_be } else { Span::from_micros(txop) };
-    Access { aifs: SIFS + SLOT * aifsn, cw_min, cw_max, txop }
+    let (slot, sifs) = (config.standard.slot(), config.standard.sifs());
+    Access { slot, aifs: sifs + slot * aifsn, cw_min, cw_max, txop: config.txop(way, category) }
 }
 
 /// A node and an access category.
@@ -85,11 +92,11 @@ struct Contender {
 
 impl Contender {
     fn expires(&self, idle: Time) -> Time {
-        idle + self.access.aifs + SLOT * self.counter.unwrap_or(0)
+        idle + self.access.aifs + self.access.slot * self.counter.unwrap_or(0)
     }
     /// Slots that have passed at `now` since it could count.
     fn slots(&self, idle: Time, now: Time) -> u64 {
-        now.since(idle + self.access.aifs).0 / SLOT.0
+        now.since(idle + self.access.aifs).0 / self.access.slot.0
     }
     fn draw(&mut self) {
         self.counter = Some(self.rng.below(u64::from(self.cw) + 1));
@@ -108,9 +115,11 @@ impl Contender {
     }
 }
 
-/// A packet between two nodes.
+/// A packet between two nodes, or several as an A-MSDU.
 struct Mpdu {
     pkt: Packet,
+    /// Further packets, and when they were pulled.
+    more: Vec<(Packet, Time)>,
     number: u32,
     bytes: u32,
     /// In the driver, as estimated.
@@ -119,6 +128,25 @@ struct Mpdu {
     pulled: Time,
     sent: Time,
     arrived: Time,
+}
+
+impl Mpdu {
+    fn packets(&self) -> u32 {
+        1 + self.more.len() as u32
+    }
+    fn held(&self) -> Held {
+        Held { airtime: self.airtime, packets: self.packets(), bytes: self.bytes }
+    }
+    /// Takes the next one in.
+    fn absorb(&mut self, next: Mpdu, bytes: u32) {
+        self.more.push((next.pkt, next.pulled));
+        self.more.extend(next.more);
+        self.airtime += next.airtime;
+        self.bytes = bytes;
+    }
+    fn all(self) -> impl Iterator<Item = (Packet, Time)> {
+        std::iter::once((self.pkt, self.pulled)).chain(self.more)
+    }
 }
 
 /// The traffic between two nodes in an access category.
@@ -191,8 +219,13 @@ pub struct Cell {
     errors: Rng,
     /// When the channel became or becomes idle, with what EIFS is longer than AIFS.
     idle: Time,
-    /// Who holds a TXOP, and until when.
-    txop: Option<(usize, Time)>,
+    /// When the next beacon is due.
+    beacon: Time,
+    beacons: Span,
+    /// How the access point sends to everybody.
+    lowest: Modulation,
+    /// Who holds a TXOP, until when, and how long a CF-End is.
+    txop: Option<(usize, Time, Span)>,
     due: Time,
     counts: [Counts; 2],
 }
@@ -200,25 +233,33 @@ pub struct Cell {
 /// The rate of one saturated sender of full packets, as queues count frames, averaged over its backoff.
 pub fn saturated(config: &WifiConfig) -> Rate {
     let modulation = Modulation::new(config, adaptation::expected(config));
-    let full = MTU_FRAME - ETHERNET_HEADER + phy::MPDU_OVERHEAD + overhead(config);
+    let ip = MTU_FRAME - ETHERNET_HEADER;
+    let (alone, padded) =
+        (phy::AMSDU_SUBFRAME + ip, (phy::AMSDU_SUBFRAME + ip).next_multiple_of(4));
+    let further = config.amsdu.saturating_sub(alone) / padded;
+    let mpdu = match further {
+        0 => FULL_MPDU,
+        _ => phy::AMSDU_OVERHEAD + further * padded + alone,
+    };
+    let mpdu = mpdu + overhead(config);
     // Of the last subframe the padding is left out.
     let most = u32::from(config.most_mpdus());
-    let (packets, bytes) = if most == 1 {
-        (1, full)
+    let (mpdus, bytes) = if most == 1 {
+        (1, mpdu)
     } else {
-        let subframe = (phy::DELIMITER + full).next_multiple_of(4);
+        let subframe = (phy::DELIMITER + mpdu).next_multiple_of(4);
         let room = modulation.fits(config.ppdu).min(config.most_bytes());
-        let packets = (room / subframe).clamp(1, most);
-        (packets, packets * subframe)
+        let mpdus = (room / subframe).clamp(1, most);
+        (mpdus, mpdus * subframe)
     };
-    let access = access(config, false, BE);
-    let response = modulation.control(response_bytes(config, packets as usize));
+    let access = access(config, Way::Up, BE);
+    let response = modulation.control(response_bytes(most, mpdus as usize));
     let cycle = access.aifs
-        + SLOT * u64::from(access.cw_min) / 2
+        + access.slot * u64::from(access.cw_min) / 2
         + modulation.ppdu(bytes)
-        + SIFS
+        + modulation.sifs
         + response;
-    let bits = u64::from(packets) * u64::from(MTU_FRAME) * 8;
+    let bits = u64::from(mpdus * (1 + further)) * u64::from(MTU_FRAME) * 8;
     Rate::from_bps(bits * 1_000_000_000 / cycle.0)
 }
 
@@ -226,11 +267,28 @@ fn overhead(config: &WifiConfig) -> u32 {
     if config.wpa2 { phy::CCMP } else { 0 }
 }
 
-fn response_bytes(config: &WifiConfig, mpdus: usize) -> u32 {
+fn response_bytes(window: u32, mpdus: usize) -> u32 {
     match mpdus {
         1 => phy::ACK,
-        _ if config.most_mpdus() > 64 => phy::LONG_BLOCK_ACK,
+        _ if window > 64 => phy::LONG_BLOCK_ACK,
         _ => phy::BLOCK_ACK,
+    }
+}
+
+/// How the cell's own frames are sent: at 1 Mbit/s where that is what some station understands.
+fn lowest<'a>(
+    config: &WifiConfig,
+    mut stations: impl Iterator<Item = &'a WifiConfig>,
+) -> Modulation {
+    let dsss = stations.any(|station| station.dsss.is_some()).then_some(0);
+    Modulation::new(&WifiConfig { dsss, ..config.clone() }, 0)
+}
+
+/// Bytes of a PSDU with one more MPDU.
+fn extended(window: u32, psdu: u32, mpdu: u32) -> u32 {
+    match window {
+        1 => mpdu,
+        _ => psdu.next_multiple_of(4) + phy::DELIMITER + mpdu,
     }
 }
 
@@ -242,7 +300,7 @@ impl Cell {
         place: &Place,
     ) -> Cell {
         let contender = |way: Way, station: usize, category: usize| {
-            let access = access(config, way == Way::Down, category);
+            let access = access(config, way, category);
             let number = match way {
                 Way::Down => category,
                 Way::Up => (station + 1) * CATEGORIES + category,
@@ -264,6 +322,11 @@ impl Cell {
         let of_stations = (0..stations.len() * CATEGORIES)
             .map(|part| contender(Way::Up, part / CATEGORIES, part % CATEGORIES));
         let contenders = of_ap.chain(of_stations).collect();
+        // Cells begin at any time between two beacons.
+        let beacon = match config.beacon {
+            Span::ZERO => Time::NEVER,
+            every => Time(place.stream("wifi beacons", 0).below(every.0)),
+        };
         let sessions = || (0..stations.len() * CATEGORIES).map(|_| Session::default()).collect();
         Cell {
             peers: stations
@@ -281,8 +344,11 @@ impl Cell {
             head: None,
             errors: place.stream("wifi errors", 0),
             idle: Time::ZERO,
+            beacon,
+            beacons: Span::ZERO,
+            lowest: lowest(config, stations.iter()),
             txop: None,
-            due: Time::NEVER,
+            due: beacon,
             counts: Default::default(),
             config: config.clone(),
         }
@@ -309,7 +375,7 @@ impl Cell {
         } else if one.counter.is_none() || one.expires(idle) < now {
             // At the next boundary of a slot.
             let since = now.since(idle + one.access.aifs).0;
-            one.counter = Some(since.div_ceil(SLOT.0));
+            one.counter = Some(since.div_ceil(one.access.slot.0));
         }
         if self.txop.is_none() {
             self.due = self.due.min(self.contenders[contender].expires(idle));
@@ -319,18 +385,67 @@ impl Cell {
     /// When the next one transmits.
     fn contend(&mut self) {
         let active = self.known.iter().map(|k| &self.contenders[*k]).filter(|one| one.is_active);
-        self.due = active.map(|one| one.expires(self.idle)).min().unwrap_or(Time::NEVER);
+        let first = active.map(|one| one.expires(self.idle)).min().unwrap_or(Time::NEVER);
+        self.due = first.min(self.beacon_at());
+    }
+
+    /// When the next beacon is sent: after one idle slot, and without backoff (as by hostapd's drivers).
+    fn beacon_at(&self) -> Time {
+        let standard = self.config.standard;
+        self.beacon.max(self.idle + standard.sifs() + standard.slot())
+    }
+
+    /// The access point tells everybody of the cell. Who would transmit now waits.
+    fn send_beacon(&mut self, now: Time) {
+        self.freeze(now, &[]);
+        let length = self.lowest.control(self.config.standard.beacon());
+        self.beacons += length;
+        self.idle = now + length;
+        while self.beacon <= now {
+            self.beacon += self.config.beacon;
+        }
+        self.contend();
+    }
+
+    /// The channel becomes busy: counters stop but for those that have run out.
+    fn freeze(&mut self, now: Time, winners: &[usize]) {
+        for k in &self.known {
+            if winners.contains(k) {
+                continue;
+            }
+            let one = &mut self.contenders[*k];
+            let passed = one.slots(self.idle, now);
+            one.counter = match one.counter {
+                Some(left) if one.is_active || left > passed => Some(left.saturating_sub(passed)),
+                _ => None,
+            };
+        }
+    }
+
+    /// Who has no more to send in a TXOP ends it, so that the others need not wait for its limit.
+    fn end_txop(&mut self, now: Time, contender: usize, until: Time, cf_end: Span) {
+        if self.config.cf_end {
+            let is_sent = now + cf_end <= until;
+            if is_sent {
+                let way = self.contenders[contender].way;
+                self.counts[way as usize].airtime += cf_end;
+            }
+            self.idle = if is_sent { now + cf_end } else { until };
+        }
+        self.contend();
     }
 
     /// At `now` counters run out, or a TXOP goes on.
     fn access(&mut self, now: Time, sides: &mut Sides) {
-        if let Some((contender, until)) = self.txop.take() {
-            if let Some(ppdu) = self.build(now, contender, until.since(now), false, sides) {
-                self.transmit(now, vec![ppdu], until, sides);
-            } else {
-                self.contend();
+        if let Some((contender, until, cf_end)) = self.txop.take() {
+            match self.build(now, contender, until.since(now), false, sides) {
+                Some(ppdu) => self.transmit(now, vec![ppdu], until, sides),
+                None => self.end_txop(now, contender, until, cf_end),
             }
             return;
+        }
+        if self.beacon_at() <= now {
+            return self.send_beacon(now);
         }
         let is_due = |one: &Contender| one.is_active && one.expires(self.idle) == now;
         let mut winners: Vec<usize> =
@@ -361,17 +476,7 @@ impl Cell {
             }
             return self.contend();
         }
-        for k in &self.known {
-            if winners.contains(k) {
-                continue;
-            }
-            let one = &mut self.contenders[*k];
-            let passed = one.slots(self.idle, now);
-            one.counter = match one.counter {
-                Some(left) if one.is_active || left > passed => Some(left.saturating_sub(passed)),
-                _ => None,
-            };
-        }
+        self.freeze(now, &winners);
         for lower in beaten {
             self.contenders[lower].fail(self.config.retry);
         }
@@ -405,8 +510,8 @@ impl Cell {
         }
         let way = self.contenders[ppdus[0].contender].way;
         self.counts[way as usize].airtime += end.since(now);
-        let winner = ppdus[0].contender;
-        if self.config.aql {
+        let (winner, station) = (ppdus[0].contender, ppdus[0].station);
+        if self.config.has_driver() {
             self.drivers.done = Some(end);
         }
         for ppdu in ppdus {
@@ -423,12 +528,18 @@ impl Cell {
                 false => self.contenders[contender].fail(self.config.retry),
             }
         }
-        let longer = if failed && self.config.eifs { SIFS + SLOWEST_ACK } else { Span::ZERO };
+        let sifs = self.config.standard.sifs();
+        let is_longer = failed && self.config.eifs;
+        let longer = if is_longer { sifs + self.lowest.control(phy::ACK) } else { Span::ZERO };
         self.idle = end + longer;
-        if !failed && self.contenders[winner].access.txop > Span::ZERO && end + SIFS < txop_until {
-            self.txop = Some((winner, txop_until));
-            self.due = end + SIFS;
+        if !failed && self.contenders[winner].access.txop > Span::ZERO && end + sifs < txop_until {
+            let cf_end = self.peers[station].last(way).control(phy::CF_END);
+            self.txop = Some((winner, txop_until, cf_end));
+            self.due = end + sifs;
         } else {
+            if !failed && self.config.cf_end {
+                self.idle = self.idle.max(txop_until);
+            }
             self.contend();
         }
     }
@@ -443,19 +554,19 @@ impl Cell {
         let again = ppdu.mpdus.iter().filter(|mpdu| mpdu.tries > 0).count();
         let first = ppdu.mpdus.first().map(|mpdu| &mpdu.pkt);
         Burst {
-            packets: ppdu.mpdus.len() as u32,
+            packets: ppdu.mpdus.iter().map(Mpdu::packets).sum(),
             again: again as u32,
             bytes: ppdu.mpdus.iter().map(|mpdu| u64::from(mpdu.bytes)).sum(),
             ..Burst::new(what, (now, now + length), way, ppdu.station).of(first)
         }
     }
 
-    /// Deliver a PPDU whose exchange begins at `now`; how many MPDUs arrive.
+    /// Deliver a PPDU whose exchange begins at `now`; how many packets arrive.
     fn receive(&mut self, now: Time, ppdu: Ppdu, is_lost: bool, sides: &mut Sides) -> u32 {
         let way = self.contenders[ppdu.contender].way;
         let peer = &mut self.peers[ppdu.station];
         let sent = ppdu.mpdus.len();
-        let mut acknowledged: u32 = 0;
+        let (mut acknowledged, mut arrived) = (0, 0);
         let per = if is_lost { 1.0 } else { peer.loss(ppdu.mcs) };
         let session = &mut self.sessions[way as usize][ppdu.session];
         let arrival = now + ppdu.data;
@@ -469,15 +580,16 @@ impl Cell {
                 is_lost || (per > 0.0 && self.errors.unit() < adaptation::loss_of(per, mpdu.bytes));
             let is_over = !is_lost || mpdu.tries > u32::from(self.config.retry);
             if is_over && mpdu.airtime > Span::ZERO {
-                self.drivers.finish(way, ppdu.session, mpdu.airtime);
+                self.drivers.finish(way, ppdu.session, mpdu.held());
             }
             if !is_lost {
                 acknowledged += 1;
+                arrived += mpdu.packets();
                 mpdu.arrived = arrival;
                 let place = session.held.partition_point(|other| other.number < mpdu.number);
                 session.held.insert(place, mpdu);
             } else if is_over {
-                sides.lose(now, way, &mpdu.pkt);
+                mpdu.all().for_each(|(pkt, _)| sides.lose(now, way, &pkt));
             } else {
                 again.push(mpdu);
             }
@@ -488,43 +600,89 @@ impl Cell {
         let oldest = session.oldest();
         while session.held.front().is_some_and(|mpdu| mpdu.number < oldest) {
             let mpdu = session.held.pop_front().expect("it is there");
-            let stages = Stages { pulled: mpdu.pulled, sent: mpdu.sent, arrived: mpdu.arrived };
-            sides.deliver(way, mpdu.pkt, stages, arrival);
+            let Mpdu { sent, arrived, .. } = mpdu;
+            for (pkt, pulled) in mpdu.all() {
+                sides.deliver(way, pkt, Stages { pulled, sent, arrived }, arrival);
+            }
         }
-        peer.report(way, ppdu.mcs, sent, acknowledged as usize);
-        acknowledged
+        peer.report(way, ppdu.mcs, sent, acknowledged);
+        arrived
     }
 
-    /// The driver takes packets from a queue up to the airtime limit.
+    /// The driver takes packets from a queue up to its limit.
     fn fill(&mut self, now: Time, way: Way, part: usize, sides: &mut Sides) {
-        let category = part % CATEGORIES;
-        while self.drivers.takes(&self.config, way, part) {
+        let (station, category) = (part / CATEGORIES, part % CATEGORIES);
+        if way == Way::Down {
+            let Turns { fresh, old } = &self.turns[category];
+            if !self.drivers.may_begin(&self.config, category, fresh.len() + old.len()) {
+                return;
+            }
+        }
+        self.fill_one(now, way, station, category, sides);
+    }
+
+    fn fill_one(
+        &mut self,
+        now: Time,
+        way: Way,
+        station: usize,
+        category: usize,
+        sides: &mut Sides,
+    ) {
+        let part = station * CATEGORIES + category;
+        let txop = self.config.txop(way, category);
+        let longest =
+            if txop == Span::ZERO { self.config.ppdu } else { self.config.ppdu.min(txop) };
+        let room = self.peers[station].last(way).fits(longest).min(self.config.most_bytes());
+        let most = self.peers[station].most_mpdus(category);
+        // Of the padding and delimiters of an A-MPDU each packet has its part.
+        let packets = (room / FULL_SUBFRAME).clamp(1, most);
+        let together = (self.config.amsdu / FULL_MPDU).max(1);
+        let bytes = packets * (FULL_MPDU + overhead(&self.config));
+        // Without A-MPDU an A-MSDU is the aggregate.
+        let (most, bytes) = (most * together, if most == 1 { bytes * together } else { bytes });
+        let aggregate = Aggregate { packets: most, bytes };
+        while self.drivers.takes(&self.config, way, part, aggregate) {
             let Some(mut mpdu) = self.fresh(now, way, part, u32::MAX, sides) else { break };
-            let modulation = self.peers[part / CATEGORIES].last(way);
             let frame = u32::from(mpdu.pkt.frame_len);
             let is_ax = self.config.standard.is_ax();
-            mpdu.airtime = driver::estimate(frame, category, is_ax, modulation);
-            self.drivers.take(way, part, mpdu.airtime);
-            self.sessions[way as usize][part].pending.push_back(mpdu);
+            mpdu.airtime = driver::estimate(frame, category, is_ax, self.peers[station].last(way));
+            let last = self.sessions[way as usize][part].pending.back();
+            let joined = last.and_then(|last| self.joined(last, &mpdu));
+            let before = last.map_or(0, |last| last.bytes);
+            let taken = joined.map_or(mpdu.bytes, |joined| joined - before);
+            self.drivers.take(way, part, mpdu.airtime, taken);
+            let session = &mut self.sessions[way as usize][part];
+            match (joined, session.pending.back_mut()) {
+                (Some(joined), Some(last)) => {
+                    session.next -= 1;
+                    last.absorb(mpdu, joined);
+                }
+                _ => session.pending.push_back(mpdu),
+            }
         }
     }
 
     /// An exchange ends, and drivers take more.
     fn end_exchange(&mut self, now: Time, sides: &mut Sides) {
         let queues = self.drivers.end();
-        if queues.iter().any(|(way, _)| *way == Way::Down) {
+        if self.config.has(Way::Down) && queues.iter().any(|(way, _)| *way == Way::Down) {
             for category in (0..CATEGORIES).rev() {
                 let Turns { fresh, old } = &self.turns[category];
                 let stations: Vec<usize> = fresh.iter().chain(old).copied().collect();
+                // Who may begin serves each queue once.
+                if !self.drivers.may_begin(&self.config, category, stations.len()) {
+                    continue;
+                }
                 for station in stations {
-                    self.fill(now, Way::Down, station * CATEGORIES + category, sides);
+                    self.fill_one(now, Way::Down, station, category, sides);
                 }
             }
         }
         for (_, part) in queues.iter().filter(|(way, _)| *way == Way::Up) {
-            let first = part - part % CATEGORIES;
-            for part in (first..first + CATEGORIES).rev() {
-                self.fill(now, Way::Up, part, sides);
+            let station = part / CATEGORIES;
+            for category in (0..CATEGORIES).rev() {
+                self.fill_one(now, Way::Up, station, category, sides);
             }
         }
     }
@@ -533,6 +691,15 @@ impl Cell {
     fn has(&self, way: Way, part: usize, sides: &mut Sides) -> bool {
         !self.sessions[way as usize][part].pending.is_empty()
             || sides.waiting(way, part).packets > 0
+    }
+
+    /// A station's packets wait, and the driver takes none of them now.
+    fn is_held_back(&mut self, now: Time, part: usize, sides: &mut Sides) -> bool {
+        if !self.config.has(Way::Down) || !self.sessions[0][part].pending.is_empty() {
+            return false;
+        }
+        self.fill(now, Way::Down, part, sides);
+        self.sessions[0][part].pending.is_empty()
     }
 
     /// The station that the access point serves next.
@@ -549,6 +716,7 @@ impl Cell {
             let group = usize::from(self.head.as_ref()?.0.group.number);
             return Some(self.of_group.get(group).map_or(0, |station| usize::from(*station)));
         }
+        let mut held_back = 0;
         loop {
             let is_fresh = !self.turns[category].fresh.is_empty();
             let Turns { fresh, old } = &mut self.turns[category];
@@ -567,6 +735,18 @@ impl Cell {
                 }
                 continue;
             }
+            // Others' packets are in the driver then.
+            if self.is_held_back(now, part, sides) {
+                let Turns { fresh, old } = &mut self.turns[category];
+                old.push_back(station);
+                held_back += 1;
+                if held_back > fresh.len() + old.len() {
+                    return None;
+                }
+                continue;
+            }
+            held_back = 0;
+            let Turns { old, .. } = &mut self.turns[category];
             let deficit = &mut self.deficits[part];
             if self.config.scheduler == Scheduler::Airtime && *deficit <= 0 {
                 *deficit += AIRTIME_QUANTUM;
@@ -617,25 +797,35 @@ impl Cell {
     fn ppdu(&self, contender: usize, session: usize, mcs: usize, mpdus: Vec<Mpdu>) -> Ppdu {
         let station = session / CATEGORIES;
         let modulation = self.peers[station].modulation(mcs);
-        let bytes = mpdus.iter().fold(0, |sum, mpdu| self.extended(sum, mpdu.bytes));
+        let window = self.peers[station].most_mpdus(session % CATEGORIES);
+        let sifs = modulation.sifs;
+        let bytes = mpdus.iter().fold(0, |sum, mpdu| extended(window, sum, mpdu.bytes));
         let ppdu = modulation.ppdu(bytes);
-        let response = SIFS + modulation.control(response_bytes(&self.config, mpdus.len()));
+        let response = sifs + modulation.control(response_bytes(window, mpdus.len()));
         let (first, data) = match self.config.rts {
             Some(rts) if bytes > rts => {
                 let first = modulation.control(phy::RTS);
-                (first, first + SIFS + modulation.control(phy::CTS) + SIFS + ppdu)
+                (first, first + sifs + modulation.control(phy::CTS) + sifs + ppdu)
             }
             _ => (ppdu, ppdu),
         };
         Ppdu { contender, session, station, mcs, mpdus, data, first, response }
     }
 
-    /// Bytes of a PSDU with one more MPDU.
-    fn extended(&self, psdu: u32, mpdu: u32) -> u32 {
-        match self.config.most_mpdus() {
-            1 => mpdu,
-            _ => psdu.next_multiple_of(4) + phy::DELIMITER + mpdu,
+    /// Bytes of an MPDU with the packet of the next one, where the two are new and an A-MSDU has room.
+    fn joined(&self, last: &Mpdu, next: &Mpdu) -> Option<u32> {
+        if self.config.amsdu == 0 || last.tries + next.tries > 0 || !next.more.is_empty() {
+            return None;
         }
+        let (alone, several) = (phy::MPDU_OVERHEAD, phy::AMSDU_OVERHEAD);
+        let overhead = overhead(&self.config);
+        let first = match last.more.len() {
+            0 => phy::AMSDU_SUBFRAME + last.bytes - alone,
+            _ => last.bytes - several,
+        } - overhead;
+        let next = phy::AMSDU_SUBFRAME + next.bytes - alone - overhead;
+        let amsdu = first.next_multiple_of(4) + next;
+        (amsdu <= self.config.amsdu).then_some(several + overhead + amsdu)
     }
 
     /// The MPDUs of a PPDU: what is sent again first, then what the queue gives.
@@ -648,38 +838,56 @@ impl Cell {
         (most, is_first): (Span, bool),
         sides: &mut Sides,
     ) -> Vec<Mpdu> {
-        if self.config.aql {
+        let has_driver = self.config.has(way);
+        if has_driver {
             // The queue may have dropped all that it had when it was asked before.
             self.fill(now, way, session, sides);
         }
         let modulation = *self.peers[session / CATEGORIES].modulation(mcs);
-        let window = u32::from(self.config.most_mpdus());
-        let around = SIFS + modulation.control(response_bytes(&self.config, 2));
-        let rts = SIFS * 2 + modulation.control(phy::RTS) + modulation.control(phy::CTS);
+        let window = self.peers[session / CATEGORIES].most_mpdus(session % CATEGORIES);
+        let sifs = modulation.sifs;
+        let around = sifs + modulation.control(response_bytes(window, 2.min(window as usize)));
+        let rts = sifs * 2 + modulation.control(phy::RTS) + modulation.control(phy::CTS);
         let around = if self.config.rts.is_some() { around + rts } else { around };
         let time = self.config.ppdu.min(most - around);
         let room = modulation.fits(time).min(self.config.most_bytes());
         let oldest = self.sessions[way as usize][session].oldest();
         let mut mpdus: Vec<Mpdu> = Vec::new();
-        let mut bytes = 0;
-        while (mpdus.len() as u32) < window {
+        // Of all, and without the last one.
+        let (mut bytes, mut before) = (0, 0);
+        loop {
             let below = oldest + window;
             let pending = &mut self.sessions[way as usize][session].pending;
             let again = match pending.front() {
                 Some(mpdu) if mpdu.number >= below => break,
                 Some(_) => pending.pop_front(),
-                None if self.config.aql => break,
-                None => self.fresh(now, way, session, below, sides),
+                None if has_driver => break,
+                None => {
+                    self.fresh(now, way, session, below + u32::from(self.config.amsdu > 0), sides)
+                }
             };
             let Some(mpdu) = again else { break };
-            let with = self.extended(bytes, mpdu.bytes);
+            if let Some(last) = mpdus.last_mut()
+                && mpdu.number + 1 == self.sessions[way as usize][session].next
+                && let Some(joined) = self.joined(last, &mpdu)
+                && extended(window, before, joined) <= room
+            {
+                bytes = extended(window, before, joined);
+                self.sessions[way as usize][session].next -= 1;
+                last.absorb(mpdu, joined);
+                continue;
+            }
+            let with = extended(window, bytes, mpdu.bytes);
             let is_alone = mpdus.is_empty() && is_first;
-            if with > room && !is_alone {
+            if (with > room && !is_alone) || mpdus.len() as u32 == window {
                 self.sessions[way as usize][session].pending.push_front(mpdu);
                 break;
             }
-            bytes = with;
+            (bytes, before) = (with, bytes);
             mpdus.push(mpdu);
+            if mpdus.len() as u32 == window && self.config.amsdu == 0 {
+                break;
+            }
         }
         mpdus
     }
@@ -712,8 +920,17 @@ impl Cell {
         self.sessions[way as usize][session].next += 1;
         let ip = u32::from(pkt.frame_len).saturating_sub(ETHERNET_HEADER);
         let bytes = ip + phy::MPDU_OVERHEAD + overhead(&self.config);
-        let airtime = Span::ZERO;
-        Some(Mpdu { pkt, number, bytes, airtime, tries: 0, pulled, sent: now, arrived: now })
+        Some(Mpdu {
+            pkt,
+            more: Vec::new(),
+            number,
+            bytes,
+            airtime: Span::ZERO,
+            tries: 0,
+            pulled,
+            sent: now,
+            arrived: now,
+        })
     }
 }
 
@@ -730,10 +947,10 @@ impl Medium for Cell {
         }
     }
     fn ready(&mut self, now: Time, way: Way, part: usize, sides: &mut Sides) {
-        if self.config.aql {
-            self.fill(now, way, part, sides);
-        }
         if way == Way::Up {
+            if self.config.has(way) {
+                self.fill(now, way, part, sides);
+            }
             return self.activate(now, CATEGORIES + part);
         }
         if self.is_fifo() {
@@ -743,6 +960,9 @@ impl Medium for Cell {
         let Turns { fresh, old } = &mut self.turns[category];
         if !fresh.contains(&station) && !old.contains(&station) {
             fresh.push_back(station);
+        }
+        if self.config.has(way) {
+            self.fill(now, way, part, sides);
         }
         self.activate(now, category);
     }
@@ -754,8 +974,9 @@ impl Medium for Cell {
             peer.change(of_station.unwrap_or(config));
         }
         for one in &mut self.contenders {
-            one.access = access(config, one.way == Way::Down, one.category);
+            one.access = access(config, one.way, one.category);
         }
+        self.lowest = lowest(config, self.peers.iter().map(Peer::config));
     }
     fn probe(&mut self, way: Way, span: Span, out: &mut dyn Gauges) {
         let counts = self.counts[way as usize];
@@ -771,12 +992,13 @@ impl Medium for Cell {
                 out.gauge("mcs", of(counts.mcs, counts.ppdus));
             }
         }
-        if self.config.aql {
+        if self.config.has_driver() {
             out.gauge("driver_ms", self.drivers.most(way));
         }
         if way == Way::Up {
-            let busy = self.counts[0].airtime + self.counts[1].airtime;
+            let busy = self.counts[0].airtime + self.counts[1].airtime + self.beacons;
             out.gauge("idle_pct", 100.0 - share(busy));
+            self.beacons = Span::ZERO;
             self.counts = Default::default();
         }
     }
@@ -784,7 +1006,7 @@ impl Medium for Cell {
         let sessions = self.sessions.iter_mut().flatten();
         let mut inside: Vec<Packet> = sessions
             .flat_map(|session| session.pending.drain(..).chain(session.held.drain(..)))
-            .map(|mpdu| mpdu.pkt)
+            .flat_map(|mpdu| mpdu.all().map(|(pkt, _)| pkt))
             .collect();
         inside.extend(self.head.take().map(|(pkt, _)| pkt));
         inside

@@ -1,5 +1,5 @@
-//! What waits between a station's queue and the air, and mac80211's limit on it (AQL): a queue gives packets to the driver
-//! while the airtime of those that the driver has is below a limit (Linux `ieee80211_txq_airtime_check`).
+//! What waits between a station's queue and the air: mac80211's limit on its airtime (AQL, Linux
+//! `ieee80211_txq_airtime_check`), or a card that has so many aggregates ready.
 
 use super::WifiConfig;
 use super::phy::Modulation;
@@ -26,19 +26,41 @@ pub fn estimate(frame: u32, category: usize, is_ax: bool, modulation: &Modulatio
         _ if !is_ax => 5,
         _ => 6,
     };
-    let airtime = at(u64::from(frame) + AROUND) + Span(modulation.preamble().0 >> shift);
-    airtime.max(LEAST)
+    let around = match modulation.is_legacy() {
+        true => modulation.preamble() + modulation.sifs,
+        false => Span(modulation.preamble().0 >> shift),
+    };
+    let airtime = at(u64::from(frame) + AROUND) + around;
+    // In 10 bits of 4 us (`ieee80211_info_set_tx_time_est`).
+    Span::from_micros(airtime.max(LEAST).as_micros().min(4095) & !3)
 }
 
-/// The airtime in the drivers of all nodes.
+/// What a driver has of one station and access category.
+#[derive(Copy, Clone, Default)]
+pub struct Held {
+    pub airtime: Span,
+    pub packets: u32,
+    pub bytes: u32,
+}
+
+/// How much an aggregate carries of one station and access category.
+#[derive(Copy, Clone)]
+pub struct Aggregate {
+    pub packets: u32,
+    pub bytes: u32,
+}
+
+/// What waits in the drivers of all nodes.
 #[derive(Default)]
 pub struct Drivers {
     /// By way, then station and access category.
-    pending: [Vec<Span>; 2],
-    /// By node, the access point first.
+    held: [Vec<Held>; 2],
+    /// Airtime by node, the access point first.
     of_node: Vec<Span>,
+    /// The access point's airtime by access category.
+    of_category: [Span; CATEGORIES],
     /// What the exchange that ends at `done` takes out.
-    sent: Vec<(Way, usize, Span)>,
+    sent: Vec<(Way, usize, Held)>,
     pub done: Option<Time>,
     /// The most since the last look.
     most: [Span; 2],
@@ -46,9 +68,9 @@ pub struct Drivers {
 
 impl Drivers {
     pub fn new(stations: usize) -> Drivers {
-        let parts = vec![Span::ZERO; stations * CATEGORIES];
+        let parts = vec![Held::default(); stations * CATEGORIES];
         let of_node = vec![Span::ZERO; stations + 1];
-        Drivers { pending: [parts.clone(), parts], of_node, ..Drivers::default() }
+        Drivers { held: [parts.clone(), parts], of_node, ..Drivers::default() }
     }
     fn node(way: Way, part: usize) -> usize {
         match way {
@@ -56,39 +78,64 @@ impl Drivers {
             Way::Up => 1 + part / CATEGORIES,
         }
     }
-    /// Whether a queue may give one more packet.
-    pub fn takes(&self, config: &WifiConfig, way: Way, part: usize) -> bool {
-        let pending = self.pending[way as usize][part];
-        let all = self.of_node[Self::node(way, part)];
-        pending < config.aql_low() || (pending < config.aql_high() && all < config.aql_threshold())
+    /// Whether the access point's driver may turn to queues of this category, of which so many are active: all have one high
+    /// limit, and half of a low one for each further queue (Linux `ieee80211_txq_schedule_airtime_check`).
+    pub fn may_begin(&self, config: &WifiConfig, category: usize, queues: usize) -> bool {
+        let further = queues.saturating_sub(1) as u64;
+        let limit = config.aql_high() + config.aql_low() * further / 2;
+        !config.aql || self.of_category[category] < limit
     }
-    pub fn take(&mut self, way: Way, part: usize, airtime: Span) {
-        let pending = &mut self.pending[way as usize][part];
-        *pending += airtime;
-        self.most[way as usize] = self.most[way as usize].max(*pending);
+    /// Whether a queue may give one more packet.
+    pub fn takes(&self, config: &WifiConfig, way: Way, part: usize, aggregate: Aggregate) -> bool {
+        let held = self.held[way as usize][part];
+        if let Some(ready) = config.ready(way) {
+            let ready = u32::from(ready);
+            return held.packets < ready * aggregate.packets
+                && held.bytes < ready.saturating_mul(aggregate.bytes);
+        }
+        let all = self.of_node[Self::node(way, part)];
+        held.airtime < config.aql_low()
+            || (held.airtime < config.aql_high() && all < config.aql_threshold())
+    }
+    pub fn take(&mut self, way: Way, part: usize, airtime: Span, bytes: u32) {
+        let held = &mut self.held[way as usize][part];
+        held.airtime += airtime;
+        held.packets += 1;
+        held.bytes += bytes;
+        self.most[way as usize] = self.most[way as usize].max(held.airtime);
         self.of_node[Self::node(way, part)] += airtime;
+        if way == Way::Down {
+            self.of_category[part % CATEGORIES] += airtime;
+        }
     }
     /// A packet is acknowledged or given up when the exchange ends.
-    pub fn finish(&mut self, way: Way, part: usize, airtime: Span) {
-        self.sent.push((way, part, airtime));
+    pub fn finish(&mut self, way: Way, part: usize, held: Held) {
+        self.sent.push((way, part, held));
     }
     /// The exchange ends: the queues whose packets it sent.
     pub fn end(&mut self) -> Vec<(Way, usize)> {
         self.done = None;
         let sent = std::mem::take(&mut self.sent);
-        let mut queues: Vec<_> = sent.iter().map(|(way, part, _)| (*way, *part)).collect();
-        for (way, part, airtime) in sent {
-            let pending = &mut self.pending[way as usize][part];
-            *pending = *pending - airtime;
+        let mut queues: Vec<_> = sent.iter().map(|(way, part, ..)| (*way, *part)).collect();
+        for (way, part, Held { airtime, packets, bytes }) in sent {
+            let held = &mut self.held[way as usize][part];
+            held.airtime = held.airtime - airtime;
+            held.packets -= packets;
+            held.bytes -= bytes;
             let all = &mut self.of_node[Self::node(way, part)];
             *all = *all - airtime;
+            if way == Way::Down {
+                let all = &mut self.of_category[part % CATEGORIES];
+                *all = *all - airtime;
+            }
         }
         queues.dedup();
         queues
     }
     /// The most that one queue had in the driver since the last look, ms.
     pub fn most(&mut self, way: Way) -> f64 {
-        let now = self.pending[way as usize].iter().copied().max().unwrap_or(Span::ZERO);
+        let held = self.held[way as usize].iter().map(|held| held.airtime);
+        let now = held.max().unwrap_or(Span::ZERO);
         std::mem::replace(&mut self.most[way as usize], now).as_secs_f64() * 1e3
     }
 }
