@@ -19,8 +19,11 @@ from typing import Any, NamedTuple
 SECONDS = 2
 # ns-3 needs two seconds to associate 20 stations and asks for an address again after one.
 WARMUP = 4
-# ns-3's defaults: A-MPDUs of 65 535 B, and stations in turn.
-LIKE_NS3 = "ampdu-bytes 65535 noairtime"
+# ns-3's defaults: A-MPDUs of 65 535 B, stations in turn, the TXOP limits of 802.11-2020, and no QoS in 802.11b.
+LIKE_NS3 = "ampdu-bytes 65535 noairtime txop-vi 4096us txop-vo 2080us"
+LIKE_NS3_B = "aifsn-be 2"
+# CS0, CS5 and CS6, whose access categories are the same in both.
+DSCP = {"BE": 0, "VI": 40, "VO": 48}
 # Relative to ns-3, and the absolute difference of delays that is close enough, ms.
 THROUGHPUT, DELAY, DELAY_MS = 0.05, 0.15, 0.5
 
@@ -33,10 +36,19 @@ class Cell(NamedTuple):
     stations: int
     payload: int
     load: float
+    category: str = "BE"
+    amsdu: int = 0
 
     @property
     def medium(self) -> str:
-        return f"wifi {self.standard} mcs {self.mcs} {LIKE_NS3}"
+        like = LIKE_NS3_B if self.standard == "b" else LIKE_NS3
+        return f"wifi {self.standard} mcs {self.mcs} amsdu {self.amsdu} {like}"
+
+    @property
+    def name(self) -> str:
+        """What the table calls it."""
+        what = f" {self.category}" * (self.category != "BE") + f" amsdu {self.amsdu}" * (self.amsdu > 0)
+        return f"{self.standard} mcs {self.mcs}{what}"
 
     @property
     def mbps(self) -> float:
@@ -55,6 +67,14 @@ CELLS = [
     *(Cell("ac20", 5, 1, 1472, load) for load in (0.2, 0.5, 0.8)),
     *(Cell("ac20", 5, stations, 1472, 0.5) for stations in (2, 5, 10)),
     *(Cell("ax80", 3, stations, 1472, 0.5) for stations in (5, 10)),
+    *(Cell("ac20", 5, 1, 1472, load, category) for category in ("VI", "VO") for load in (1.5, 0.3)),
+    *(Cell("ac20", 5, 1, 200, 0.05, category) for category in ("VI", "VO")),
+    *(
+        Cell(s, m, 1, 1472, 1.5, "BE", amsdu)
+        for s, m, amsdu in [("n20", 7, 3839), ("ac80", 4, 7935), ("ax80", 3, 11398)]
+    ),
+    *(Cell("b", mcs, 1, 1472, 1.5) for mcs in range(4)),
+    *(Cell("b", 3, stations, 1472, 0.5) for stations in (1, 5)),
 ]
 
 
@@ -67,23 +87,25 @@ def oracle(cells: list[list[Any]], seconds: int, warmup: int) -> None:
     ns.Config.SetDefault("ns3::HeConfiguration::GuardInterval", ns.TimeValue(ns.NanoSeconds(800)))
     # All stations share this queue; with its 500 packets aggregates of many stations are short.
     ns.Config.SetDefault("ns3::WifiMacQueue::MaxSize", ns.QueueSizeValue(ns.QueueSize("20000p")))
-    phy = {"n": ("80211n", "HtMcs"), "ac": ("80211ac", "VhtMcs"), "ax": ("80211ax", "HeMcs")}
-    for standard, mcs, stations, payload, mbps in cells:
-        name, width = standard.rstrip("0123456789"), int(standard.lstrip("nacx"))
+    phy = {"n": ("80211n", "HtMcs"), "ac": ("80211ac", "VhtMcs"), "ax": ("80211ax", "HeMcs"), "b": ("80211b", "Dsss")}
+    dsss = ["DsssRate1Mbps", "DsssRate2Mbps", "DsssRate5_5Mbps", "DsssRate11Mbps"]
+    for standard, mcs, stations, payload, mbps, dscp, amsdu in cells:
+        name, width = standard.rstrip("0123456789"), int(standard.lstrip("nacx").strip("b") or 22)
         ap, sta = ns.NodeContainer(), ns.NodeContainer()
         ap.Create(1)
         sta.Create(stations)
         helper = ns.YansWifiPhyHelper()
         helper.SetChannel(ns.YansWifiChannelHelper.Default().Create())
-        helper.Set("ChannelSettings", ns.StringValue(f"{{0, {width}, BAND_5GHZ, 0}}"))
+        helper.Set("ChannelSettings", ns.StringValue(f"{{0, {width}, BAND_{'2_4' if width == 22 else '5'}GHZ, 0}}"))
         wifi, mac = ns.WifiHelper(), ns.WifiMacHelper()
         amendment, mode = phy[name]
         wifi.SetStandard(getattr(ns, f"WIFI_STANDARD_{amendment}"))
-        rate = ns.StringValue(f"{mode}{mcs}")
-        control = ns.StringValue(f"OfdmRate{24 if mcs > 2 else 12 if mcs else 6}Mbps")
+        rate = ns.StringValue(dsss[mcs] if name == "b" else f"{mode}{mcs}")
+        control = ns.StringValue(dsss[0] if name == "b" else f"OfdmRate{24 if mcs > 2 else 12 if mcs else 6}Mbps")
         wifi.SetRemoteStationManager("ns3::ConstantRateWifiManager", "DataMode", rate, "ControlMode", control)
         ssid = ns.SsidValue(ns.Ssid("cell"))
         mac.SetType("ns3::StaWifiMac", "Ssid", ssid)
+        ns.Config.SetDefault("ns3::WifiMac::BE_MaxAmsduSize", ns.UintegerValue(amsdu))
         of_sta = wifi.Install(helper, mac, sta)
         mac.SetType("ns3::ApWifiMac", "Ssid", ssid)
         of_ap = wifi.Install(helper, mac, ap)
@@ -107,6 +129,7 @@ def oracle(cells: list[list[Any]], seconds: int, warmup: int) -> None:
             gap = payload * 8 / (mbps / stations)
             client.SetAttribute("Interval", ns.TimeValue(ns.NanoSeconds(int(gap * 1000))))
             client.SetAttribute("PacketSize", ns.UintegerValue(payload))
+            client.SetAttribute("Tos", ns.UintegerValue(dscp << 2))
             client.Install(ap.Get(0)).Start(ns.MicroSeconds(int(5e5 * warmup + gap * i / stations)))
         monitor = ns.FlowMonitorHelper()
         seen = monitor.InstallAll()
@@ -134,6 +157,7 @@ kind = "cbr"
 rate = "{8 * frame / gap_s:.0f}bit"
 packet = "{frame}B"
 rtt = "0ms"
+dscp = {DSCP[cell.category]}
 start = "{1e6 * gap_s * i / cell.stations:.0f}us"
 path = ["cell"]
 """
@@ -159,7 +183,7 @@ qdisc = "pfifo limit 500"
 
 def main(python: str) -> None:
     """Print the table, a row for each cell."""
-    asked = json.dumps([[[*cell[:4], cell.mbps] for cell in CELLS], SECONDS, WARMUP])
+    asked = json.dumps([[[*cell[:4], cell.mbps, DSCP[cell.category], *cell[6:]] for cell in CELLS], SECONDS, WARMUP])
     done = subprocess.run(  # noqa: S603 (the interpreter that was named)
         [python, __file__, "--oracle", asked], capture_output=True, text=True, check=False
     )
@@ -179,7 +203,7 @@ def main(python: str) -> None:
         fits = abs(our_mbps / mbps - 1) <= THROUGHPUT
         fits &= is_full or abs(our_ms - ms) <= max(DELAY * ms, DELAY_MS)
         delays = "| | " if is_full else f"| {ms:.2f} | {our_ms:.2f} "
-        about = f"| {cell.standard} mcs {cell.mcs} | {cell.stations} | {cell.payload} | {cell.load:g} "
+        about = f"| {cell.name} | {cell.stations} | {cell.payload} | {cell.load:g} "
         print(f"{about}| {mbps:.2f} | {our_mbps:.2f} {delays}| {'yes' if fits else 'no'} |")
 
 
