@@ -1,7 +1,7 @@
 """How far models of calls and of tests of responsiveness are from programs: tables of docs/model.md and docs/call.md.
 
-l4slab stacks build libwebrtc pion responsiveness
-l4slab agree media --out DIR    # or media-at-once, media-pion, responsiveness
+l4slab stacks build libwebrtc pion responsiveness, and scream (docs/stacks.md)
+l4slab agree media --out DIR    # or media-at-once, media-pion, media-scream, responsiveness
 python docs/media.py DIR [ANOTHER]
 
 With the folder of another comparison, a last column counts in how many cells the program's two runs are within the bar.

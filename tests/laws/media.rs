@@ -327,6 +327,19 @@ fn pacing_sets_the_rate_in_dualpi2() {
     }
 }
 
+/// The same for Ericsson's program, whose pacer sleeps 50 us less after each burst of half a millisecond.
+#[test]
+fn pacing_of_ericssons_program_sets_the_rate_in_dualpi2() {
+    for pacing in [1.25, 1.5] {
+        let options = json!({"variant": "ericsson", "pacing": format!("{pacing}")});
+        let row = trace(options).run().flow("call").clone();
+        let each = 1200.0 * 8.0 / (row.rate_mbps * 1200.0 / 1242.0 * pacing);
+        let burst = ((500.0 / each).floor() + 1.0) * each;
+        let paced = row.rate_mbps * pacing * burst / (burst - 50.0);
+        between("pacing rate over the link's", paced / 50.0, 0.95, 1.1);
+    }
+}
+
 /// Without marks the queue stays between a half and the whole of the target of 60 ms.
 #[test]
 fn scream_without_marks_keeps_a_short_queue() {

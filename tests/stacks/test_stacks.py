@@ -66,7 +66,8 @@ def test_a_packaged_recipe_is_whole(name: str) -> None:
     recipe = stack.recipe
     assert recipe.build
     assert len(set(recipe.controllers)) == len(recipe.controllers)
-    known = (stacks.STACK, stacks.CC, stacks.BYTES, stacks.FPS, stacks.TEST, *stacks.RATES, *COMMAND_NAMES)
+    known = (stacks.STACK, stacks.CC, stacks.BYTES, stacks.FPS, stacks.TEST, *stacks.RATES, stacks.COUNT, stacks.ECT)
+    known += COMMAND_NAMES
     for command in (recipe.server, recipe.client):
         first = shlex.split(command)[0]
         assert first.startswith(f"{stacks.STACK}/") or first in ("sh", *recipe.needs)

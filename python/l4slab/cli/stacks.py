@@ -26,7 +26,13 @@ def stacks() -> None:
 @stacks.command()
 @click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=_names)
 @click.option("--again", is_flag=True, help="Also what is built already.")
-def build(names: tuple[str, ...], again: bool) -> int:
+@click.option(
+    "--source",
+    metavar="DIR",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Source of a stack that is in no registry (scream).",
+)
+def build(names: tuple[str, ...], again: bool, source: Path | None) -> int:
     """Build stacks, packaged ones or folders with a recipe (./mine), into the cache; finished ones are not repeated."""
     from l4slab import stacks as packaged
     from l4slab.base.progress import working
@@ -38,11 +44,13 @@ def build(names: tuple[str, ...], again: bool) -> int:
             chosen.append(packaged.find(name))
         except ValueError as error:
             raise InputError(str(error), key=name) from None
+    if source is not None and (other := next((one.name for one in chosen if not one.recipe.source), None)):
+        raise InputError(f"{other} gets its source itself; leave --source out", key=other)
     failed = 0
     for stack in chosen:
         try:
             with working(terminal.err()) as told:
-                is_new = building.build(stack, told, again)
+                is_new = building.build(stack, told, again, source)
         except building.BuildError as error:
             terminal.err().print(f"l4slab: {error}", markup=False, soft_wrap=True)
             failed += 1

@@ -27,6 +27,8 @@ STACK, CC, BYTES = "{stack}", "{cc}", "{bytes}"
 # And of one for calls: the encoder's rates, bit/s, and frames per second.
 RATES = RATE_MIN, RATE_START, RATE_MAX = "{rate_min}", "{rate_start}", "{rate_max}"
 FPS = "{fps}"
+# How many there are, and the codepoint of a sender that may be Not-ECT: 1 or -1.
+COUNT, ECT = "{count}", "{ect}"
 # And of one for tests of responsiveness: their settings, as flags.
 TEST = "{test}"
 # What a client is told to send that is to send until it is ended.
@@ -57,6 +59,7 @@ class Recipe:
     kernel: bool = False  # TCP of the kernel, whose hosts have the controller
     ecn: str = ""
     note: str = ""
+    source: str = ""  # of one whose source no registry has: the command that gets it
     needs: Mapping[str, str] = field(default_factory=dict)  # programs, and where they are to be had
     python: str = ""  # the least version of the interpreter that the build calls $PYTHON
     build: tuple[str, ...] = ()

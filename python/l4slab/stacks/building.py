@@ -28,12 +28,12 @@ class BuildError(L4slabError):
     """A step of a recipe failed, or this machine lacks what it needs."""
 
 
-def build(stack: Stack, told: Told, again: bool = False) -> bool:
+def build(stack: Stack, told: Told, again: bool = False, source: Path | None = None) -> bool:
     """Build a stack; False where that was done before. Raises BuildError.
 
     The steps run in a copy of the recipe's folder, by `sh`. `$OUT` is the folder of the build, `$KEEP` one that later
-    builds of this stack find again, `$PYTHON` an interpreter. The step "$CERTIFICATE" writes
-    `cert.pem` and `key.pem` into `$OUT`.
+    builds of this stack find again, `$PYTHON` an interpreter, `$SOURCE` the folder `source`. The step "$CERTIFICATE"
+    writes `cert.pem` and `key.pem` into `$OUT`.
     """
     if stack.is_built and not again:
         return False
@@ -41,6 +41,11 @@ def build(stack: Stack, told: Told, again: bool = False) -> bool:
     for program, where in recipe.needs.items():
         if shutil.which(program) is None:
             raise BuildError(f"{stack.name} needs {program}, which is not in PATH; get it: {where}")
+    if recipe.source and source is None:
+        raise BuildError(
+            f"{stack.name} is in no registry; get it by {recipe.source}, then write l4slab stacks build {stack.name} "
+            "--source DIR with its folder"
+        )
     work = cache() / "work" / stack.name
     sources, keep, out = work / "sources", work / "keep", stack.build
     for path in (sources, out):
@@ -49,6 +54,8 @@ def build(stack: Stack, told: Told, again: bool = False) -> bool:
     keep.mkdir(parents=True, exist_ok=True)
     out.mkdir(parents=True)
     environment = os.environ | {"OUT": str(out), "KEEP": str(keep)}
+    if source is not None:
+        environment["SOURCE"] = str(source.absolute())
     if recipe.python:
         environment["PYTHON"] = _python(stack)
     begun = time.monotonic()

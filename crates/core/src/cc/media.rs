@@ -34,6 +34,8 @@ pub trait MediaController: Send {
     fn on_report(&mut self, report: &Report);
     /// The encoder is about to make a frame; [`Self::target_bps`] is what it hears.
     fn on_frame(&mut self, _frame: &FrameState) {}
+    /// It has made a frame of so many bytes in RTP packets; so many wait, with these.
+    fn on_encoded(&mut self, _bytes: u64, _waiting: u64) {}
     /// Whether the encoder leaves the frame out that is due.
     fn skips_frame(&mut self, _frame: &FrameState) -> bool {
         false
@@ -53,6 +55,10 @@ pub trait MediaController: Send {
     /// A burst leaves before its time and the pause follows it, as in libwebrtc's pacer.
     fn bursts_early(&self) -> bool {
         false
+    }
+    /// How Ericsson's pacer sleeps, which then replaces the pacing rate.
+    fn sleeps(&self) -> Option<Sleeps> {
+        None
     }
     /// The packets of a frame have the same size, as libwebrtc's; otherwise all but the last are full.
     fn splits_evenly(&self) -> bool {
@@ -86,6 +92,10 @@ pub trait MediaOptions: Described {
     /// How losses are repaired where the flow does not say.
     fn repair(&self) -> Repair {
         Repair::None
+    }
+    /// A packet is lost when so many later ones have left, in place of a reordering window.
+    fn lost_after(&self) -> Option<u32> {
+        None
     }
     /// Whether it is the model of what libwebrtc has, and is used in a call as by libwebrtc.
     fn is_libwebrtc(&self) -> bool {
@@ -216,6 +226,15 @@ pub struct Cluster {
     /// It ends when so many packets and so many bytes of RTP packets have left.
     pub packets: u32,
     pub bytes: u64,
+}
+
+/// Packets leave together until what each of them counts exceeds the burst. Then the sender sleeps for their sum less `less`, and
+/// wakes up `late`.
+#[derive(Copy, Clone, Debug)]
+pub struct Sleeps {
+    pub each: Span,
+    pub less: Span,
+    pub late: Span,
 }
 
 /// The moment before a frame.

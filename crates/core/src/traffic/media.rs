@@ -247,6 +247,7 @@ impl Traffic for Spec {
             audio,
             srtt: Span::ZERO,
             probe: None,
+            unslept: Span::ZERO,
         };
         let receiver = Receiver {
             reporter: Reporter::new(
@@ -261,7 +262,7 @@ impl Traffic for Spec {
             copies: Copies::default(),
         };
         let stream = Stream {
-            history: History::new(keys.feedback),
+            history: History::new(keys.feedback, self.config.lost_after()),
             frames: Frames::new(place.group.number, Span(keys.deadline_ns), place.measured_from),
             repairs: Repairs::new(repair, place.number, place.group),
         };
@@ -317,6 +318,8 @@ struct Sender {
     audio: Option<Audio>,
     srtt: Span,
     probe: Option<Probing>,
+    /// What Ericsson's pacer has not slept for.
+    unslept: Span,
 }
 
 /// A probe that is leaving: what of it has left.
@@ -368,6 +371,8 @@ impl Sender {
         self.last_bytes = bytes;
         let packets = bytes.div_ceil(u64::from(self.packet.payload) - u64::from(RTP)) as u32;
         stream.frames.capture(now, bytes, packets);
+        let headers = u64::from(packets * RTP);
+        self.cc.on_encoded(bytes + headers, stream.frames.waiting_bytes() + headers);
     }
 
     /// Starts the next probe that the controller asks for.
@@ -393,7 +398,12 @@ impl Sender {
         let ns_per_byte = 8e9 / self.cc.pacing_bps();
         // Time that has passed while nothing waited is not made up for.
         let is_early = self.cc.bursts_early();
-        let (early, late) = if is_early { (burst, Span::ZERO) } else { (Span::ZERO, burst) };
+        let sleeps = self.cc.sleeps();
+        let (early, late) = match sleeps {
+            Some(_) => (Span::ZERO, Span::ZERO),
+            None if is_early => (burst, Span::ZERO),
+            None => (Span::ZERO, burst),
+        };
         // What waits leaves once the burst before it has had its time, and not with the next report (libwebrtc's pacer).
         let early = if self.is_held && self.paced_until > now { Span::ZERO } else { early };
         self.is_held = false;
@@ -406,6 +416,10 @@ impl Sender {
             let waiting = stream.waiting();
             if waiting.is_none() && self.probe.is_none() {
                 break;
+            }
+            if let Some(sleeps) = sleeps.filter(|_| self.unslept > burst) {
+                let sleep = std::mem::take(&mut self.unslept) - sleeps.less;
+                self.paced_until = now + sleep + sleeps.late;
             }
             // Packets of a probe keep their distance.
             let (early, late) =
@@ -460,7 +474,10 @@ impl Sender {
                 Some(probe) => 8e9 / probe.cluster.bps,
                 None => ns_per_byte,
             };
-            self.paced_until += Span((f64::from(size) * ns_per_byte) as u64);
+            match sleeps {
+                Some(sleeps) => self.unslept += sleeps.each,
+                None => self.paced_until += Span((f64::from(size) * ns_per_byte) as u64),
+            }
             self.count_probe(now, size);
         }
         self.blocked_since = is_blocked.then(|| self.blocked_since.unwrap_or(now));

@@ -93,6 +93,7 @@ pub struct History {
     last_report: Time,
     most_in_flight: u64,
     reordering: Span,
+    lost_after: Option<u32>,
     /// The newest packet that was given up.
     last_lost: Option<u32>,
     /// Reports tell the ECN field.
@@ -102,8 +103,8 @@ pub struct History {
 }
 
 impl History {
-    /// Of packets whose reports have this format.
-    pub fn new(format: Format) -> History {
+    /// Of packets whose reports have this format; they are lost when so many later ones have left, or else by time.
+    pub fn new(format: Format, lost_after: Option<u32>) -> History {
         History {
             entries: VecDeque::new(),
             first: 0,
@@ -114,6 +115,7 @@ impl History {
             last_report: Time::ZERO,
             most_in_flight: 0,
             reordering: LEAST_REORDERING,
+            lost_after,
             last_lost: None,
             tells_ecn: format == Format::Ccfb,
             bleached: false,
@@ -179,8 +181,8 @@ impl History {
         self.fates.clear();
         self.look_for_late(begin, left, srtt);
         let from = match (self.resolved.wrapping_sub(begin) as i32) < 0 {
-            true => begin,
-            false => self.resolved,
+            true if self.lost_after.is_none() => begin,
+            _ => self.resolved,
         };
         let mut newest = None;
         for seq in span(from, end).rev() {
@@ -199,7 +201,11 @@ impl History {
             let Some(entry) = self.entries.get_mut(place) else { continue };
             if entry.known == Known::Nothing {
                 let came = entry.arrived <= left;
-                if came || (entry.sent <= give_up_before && entry.end < last.end) {
+                let is_given_up = match self.lost_after {
+                    Some(packets) => newest.wrapping_sub(seq) as i32 > packets as i32,
+                    None => entry.sent <= give_up_before && entry.end < last.end,
+                };
+                if came || is_given_up {
                     entry.known = if came { Known::Arrived } else { Known::Lost };
                     let ce = self.tells_ecn && came && entry.came_with == Ecn::Ce;
                     self.bleached |=
@@ -392,7 +398,7 @@ mod tests {
     impl Path {
         fn new(format: Format, rule: Reports) -> Path {
             let reporter = Reporter::new(0, GroupId::default(), format, rule, Time::ZERO);
-            Path { history: History::new(format), reporter }
+            Path { history: History::new(format, None), reporter }
         }
         fn send(&mut self, ms: u64) -> Packet {
             let mut p = Packet::new(0, GroupId::default(), Flags::UDP, 1042, Ecn::Ect1);

@@ -87,7 +87,8 @@ def _refuse_call(spec: MediaFlow) -> None:
             f'{name}: no packaged stack has what cc = "{spec["cc"]}" with its options is the model of; write '
             f"{' or '.join(known)}, or use the sim engine"
         )
-    _refuse_keys(spec, _NOT_OF_A_CALL, stack.name)
+    has_choice = stacks.ECT in stack.recipe.client and spec["ecn"] in ("ect1", "not-ect")
+    _refuse_keys(spec, _NOT_OF_A_CALL | ({"ecn": spec["ecn"]} if has_choice else {}), stack.name)
     own = _core.usual_encoder(spec["cc"], spec["options"])
     if spec.get("encoder") not in (None, own):
         raise ValueError(
@@ -128,6 +129,7 @@ def _words(spec: Carried) -> dict[str, str]:
     if spec["kind"] == "media":
         rates = (spec["rate_min_bps"], spec["rate_start_bps"], spec["rate_bps"])
         words = dict(zip(stacks.RATES, map(str, rates), strict=True))
+        words |= {stacks.COUNT: str(spec["count"]), stacks.ECT: "-1" if spec["ecn"] == "not-ect" else "1"}
         return words | {stacks.CC: spec["cc"], stacks.FPS: f"{1e9 / spec['interval_ns']:g}"}
     times = {"interval": spec["interval_ns"], "gap": spec["probe_interval_ns"], "idle": spec["idle_ns"]}
     numbers = {"connections": spec["connections"], "notsent": spec["notsent_bytes"]}

@@ -26,7 +26,7 @@ from l4slab.tools.agreement import compare
 from l4slab.tools.agreement.compare import Agreement
 
 # Compared only where they are asked for: a few quick cells of the others, for CI, and those that need a packaged stack.
-ASKED = ("small", "media", "media-at-once", "media-pion", "responsiveness")
+ASKED = ("small", "media", "media-at-once", "media-pion", "media-scream", "responsiveness")
 
 
 def find(names: Sequence[str]) -> list[Path]:

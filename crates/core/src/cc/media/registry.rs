@@ -96,6 +96,12 @@ macro_rules! media_controllers {
                     MediaConfig::Own(own) => own.wishes().reports,
                 }
             }
+            pub fn lost_after(&self) -> Option<u32> {
+                match self {
+                    $(MediaConfig::$variant(options) => options.lost_after(),)*
+                    MediaConfig::Own(_) => None,
+                }
+            }
             pub fn repair(&self) -> Repair {
                 match self {
                     $(MediaConfig::$variant(options) => options.repair(),)*

@@ -6,10 +6,12 @@
 //!
 //! Not modelled: key frames on demand, and the draft's answer to clock drift.
 
+mod ericsson;
 mod libwebrtc;
 
 use std::collections::VecDeque;
 
+use ericsson::Ericsson;
 use libwebrtc::Libwebrtc;
 
 use super::{FrameState, MediaController, MediaOptions, Rates, Repair, Report, Reports};
@@ -101,7 +103,9 @@ params! {
         rtt_margin: Span = Span::ZERO, any_time(), "draft";
         /// smoothed RTT at first, which then follows once per round trip; without, the first sample, then each
         initial_srtt: Option<Span> = None, some_time().optional().default(""), "draft";
-        /// window at first; without, three segments
+        /// of "ericsson": how late timers of the sender are, for which its pacer sleeps 100 us less
+        timer: Span = Span::from_micros(50), any_time(), "Linux, timer slack";
+        /// window at first; without, three segments, or with "ericsson" 100 ms of the first rate
         initial_window: Option<u32> = None, size(1000..=100_000_000).optional().default(""), "MIN_REF_WND";
     }
 }
@@ -120,17 +124,7 @@ impl Described for Options {
         Preset {
             keyword: "variant",
             value: "ericsson",
-            sets: &[
-                ("mul_increase", "0.05"),
-                ("post_congestion_rtts", "200"),
-                ("head_room", "2"),
-                ("reduce_jitter", "on"),
-                ("loss", "conditional"),
-                ("mss", "1200"),
-                ("rate_headroom", "1.1"),
-                ("rtt_margin", "1ms"),
-                ("initial_srtt", "50ms"),
-            ],
+            sets: &[("mul_increase", "0.05"), ("head_room", "2"), ("mss", "1200")],
         },
         Preset {
             keyword: "variant",
@@ -146,7 +140,7 @@ impl Described for Options {
     ];
 
     fn finish(&mut self, given: &Given) -> Result<(), Refused> {
-        // What only the draft's algorithm has.
+        // What only the draft's algorithm has, and its variants have not.
         let not_there = [
             ("reduce_jitter", self.reduce_jitter),
             ("competing", self.competing),
@@ -154,12 +148,18 @@ impl Described for Options {
             ("rate_headroom", self.rate_headroom != 1.2),
             ("rtt_margin", self.rtt_margin != Span::ZERO),
             ("initial_srtt", self.initial_srtt.is_some()),
-            ("initial_window", self.initial_window.is_some()),
+            ("initial_window", self.initial_window.is_some() && self.is_libwebrtc()),
+            (
+                "post_congestion_rtts",
+                self.post_congestion_rtts != POST_CONGESTION_DELAY_RTT
+                    && self.variant == "ericsson",
+            ),
         ];
         match not_there.iter().find(|(_, is_changed)| *is_changed) {
-            Some((keyword, _)) if self.is_libwebrtc() => {
-                let fix = format!("libwebrtc has an algorithm of its own; leave {keyword} out");
-                Err(given.refuse("variant", self.variant.to_owned(), fix))
+            Some((keyword, _)) if self.variant != "draft" => {
+                let variant = self.variant;
+                let fix = format!("{variant} has an algorithm of its own; leave {keyword} out");
+                Err(given.refuse("variant", variant.to_owned(), fix))
             }
             _ => Ok(()),
         }
@@ -174,16 +174,24 @@ impl MediaOptions for Options {
         self.variant == "libwebrtc"
     }
     fn reports(&self) -> Reports {
-        if self.is_libwebrtc() { Reports::LIBWEBRTC } else { Self::REPORTS }
+        match self.variant {
+            "libwebrtc" => Reports::LIBWEBRTC,
+            "ericsson" => Reports { packets: Some(32), ..Self::REPORTS },
+            _ => Self::REPORTS,
+        }
+    }
+    fn lost_after(&self) -> Option<u32> {
+        (self.variant == "ericsson").then_some(ericsson::LOST_AFTER)
     }
     fn repair(&self) -> Repair {
         if self.is_libwebrtc() { Repair::Nack } else { Repair::None }
     }
     fn build(&self, rates: Rates, ecn: Ecn) -> Box<dyn MediaController> {
-        if self.is_libwebrtc() {
-            return Box::new(Libwebrtc::new(self.clone(), rates));
+        match self.variant {
+            "libwebrtc" => Box::new(Libwebrtc::new(self.clone(), rates)),
+            "ericsson" => Box::new(Ericsson::new(self.clone(), rates, ecn)),
+            _ => Box::new(Scream::new(self.clone(), rates, ecn)),
         }
-        Box::new(Scream::new(self.clone(), rates, ecn))
     }
 }
 
