@@ -29,6 +29,7 @@ QUANTITIES = {
     "media_mbps": ("encoder", "Mb/s", 0.2, 0.0),
     "late_pct": ("late frames", "%", 0.0, 2.0),
     "lost_frames_pct": ("lost frames", "%", 0.0, 2.0),
+    "ce_pct": ("marks", "%", 0.5, 0.1),
     "rpm_foreign": ("foreign probes", "1/min", 0.1, 0.0),
     "rpm_self": ("self probes", "1/min", 0.1, 0.0),
 }

@@ -327,7 +327,25 @@ fn pacing_sets_the_rate_in_dualpi2() {
     }
 }
 
-/// The same for Ericsson's program, whose pacer sleeps 50 us less after each burst of half a millisecond.
+/// Ericsson's program with timers that are 200 us late has the rate, the marks and the frames of its published trace; with exact ones
+/// it paces too fast for that rate.
+#[test]
+fn late_timers_make_ericssons_trace() {
+    let with = |timer: &str| {
+        let gains = json!({"variant": "ericsson", "timer": timer, "mul_increase": "0.02",
+                           "alpha_up": "0.03125", "alpha_down": "0.03125"});
+        trace(gains).run().flow("call").clone()
+    };
+    let rtp = |rate_mbps: f64| rate_mbps * 1200.0 / 1242.0;
+    let row = with("200us");
+    agrees("rate of RTP", rtp(row.rate_mbps), 38.4, 0.1);
+    between("queue, 99 %", row.sojourn_ms_p99.unwrap(), 0.0, 4.5);
+    between("CE", row.ce_pct.unwrap(), 3.0, 8.0);
+    between("frames", row.frame_ms_p50.unwrap() - 12.5, 14.0, 19.0);
+    assert!(rtp(with("0us").rate_mbps) < 0.85 * 38.4);
+}
+
+/// Pacing sets the rate of Ericsson's program, too, whose pacer sleeps 50 us less after each burst of half a millisecond.
 #[test]
 fn pacing_of_ericssons_program_sets_the_rate_in_dualpi2() {
     for pacing in [1.25, 1.5] {

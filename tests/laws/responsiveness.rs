@@ -55,6 +55,20 @@ fn committed_data_delays_self_probes() {
     agrees("self", more, 100.0 * 1514.0 * 8.0 / 20.0 / 1e3, 0.05);
 }
 
+/// A lost packet of a foreign probe waits for a timer, and that of a load connection for the next ACKs. So self probes are
+/// the better ones in a FIFO so short that packets are lost and hardly wait, and not where the wait is long.
+#[test]
+fn losses_delay_foreign_probes_more() {
+    let ratio = |limit: u32| {
+        let l = lab(40.0, 0.0).link("b", 100.0, &format!("pfifo limit {limit}"));
+        let keys = json!({"connections": 16, "notsent_bytes": 1000});
+        let r = test(l, "cubic", 20.0, keys).run();
+        r.flow("rpm").rpm_self.unwrap() / r.flow("rpm").rpm_foreign.unwrap()
+    };
+    between("self over foreign, short", ratio(10), 1.2, 4.0);
+    between("self over foreign, long", ratio(1000), 0.5, 1.0);
+}
+
 /// In `fq_codel` a new connection goes first.
 #[test]
 fn fair_queueing_answers_at_once() {

@@ -56,6 +56,10 @@ pub trait MediaController: Send {
     fn bursts_early(&self) -> bool {
         false
     }
+    /// Bytes of an RTP packet that are no media.
+    fn header(&self) -> u32 {
+        RTP
+    }
     /// How Ericsson's pacer sleeps, which then replaces the pacing rate.
     fn sleeps(&self) -> Option<Sleeps> {
         None
@@ -228,8 +232,8 @@ pub struct Cluster {
     pub bytes: u64,
 }
 
-/// Packets leave together until what each of them counts exceeds the burst. Then the sender sleeps for their sum less `less`, and
-/// wakes up `late`.
+/// Packets leave together until what each of them counts exceeds the burst. Then the sender sleeps for their sum (or for the burst, if
+/// that is at most a tenth less) less `less`, and wakes up `late`.
 #[derive(Copy, Clone, Debug)]
 pub struct Sleeps {
     pub each: Span,

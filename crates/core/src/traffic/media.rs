@@ -32,7 +32,7 @@ use crate::params::{Gauge, gauge};
 use crate::probe::{Experience, SenderState, Totals, Transfer};
 use crate::rng::Rng;
 use crate::time::{Span, Time};
-use crate::transport::rtp::{BELOW_RTP, Format, History, OVERHEAD, RTP, Reporter};
+use crate::transport::rtp::{BELOW_RTP, Format, History, OVERHEAD, Reporter};
 
 /// 1200 bytes of media.
 const FRAME_LEN: u32 = 1200 + OVERHEAD;
@@ -369,9 +369,10 @@ impl Sender {
         let share = stream.repairs.as_mut().map_or(1.0, |repairs| repairs.encoder_share(now));
         let bytes = self.encoder.frame(now, self.cc.target_bps() * share);
         self.last_bytes = bytes;
-        let packets = bytes.div_ceil(u64::from(self.packet.payload) - u64::from(RTP)) as u32;
+        let header = self.cc.header();
+        let packets = bytes.div_ceil(u64::from(u32::from(self.packet.payload) - header)) as u32;
         stream.frames.capture(now, bytes, packets);
-        let headers = u64::from(packets * RTP);
+        let headers = u64::from(packets * header);
         self.cc.on_encoded(bytes + headers, stream.frames.waiting_bytes() + headers);
     }
 
@@ -411,15 +412,17 @@ impl Sender {
         self.due = Time::NEVER;
         let is_even = self.cc.splits_evenly();
         let mut is_blocked = false;
-        let full = u64::from(self.packet.payload) - u64::from(RTP);
+        let header = self.cc.header();
+        let full = u64::from(u32::from(self.packet.payload) - header);
         loop {
             let waiting = stream.waiting();
             if waiting.is_none() && self.probe.is_none() {
                 break;
             }
             if let Some(sleeps) = sleeps.filter(|_| self.unslept > burst) {
-                let sleep = std::mem::take(&mut self.unslept) - sleeps.less;
-                self.paced_until = now + sleep + sleeps.late;
+                let unslept = std::mem::take(&mut self.unslept);
+                let due = if unslept.0 * 10 > burst.0 * 11 { unslept } else { burst };
+                self.paced_until = now + (due - sleeps.less) + sleeps.late;
             }
             // Packets of a probe keep their distance.
             let (early, late) =
@@ -438,7 +441,7 @@ impl Sender {
             };
             let size = match waiting {
                 Some(Waiting::Repair(waiting)) => waiting.size(),
-                Some(Waiting::Frame(..)) | None => media as u32 + RTP,
+                Some(Waiting::Frame(..)) | None => media as u32 + header,
             };
             let in_flight = stream.history.in_flight();
             if in_flight + u64::from(size) > window && in_flight > 0 && !unblocks {

@@ -45,6 +45,8 @@ const PACKET_OVERHEAD: f64 = 20.0;
 /// Minutes whose least one-way delays make the base delay (RFC 6817, BASE_HISTORY).
 const BASE_MINUTES: usize = 10;
 const MINUTE: Span = Span::from_secs(60);
+/// How late a timer is: the slack that Linux gives ordinary processes. On real hosts it is up to 200 us.
+const TIMER: Span = Span::from_micros(50);
 /// Round trips whose queue delay compensation looks at, for their variance and for their mean.
 const LONG_HISTORY: usize = 200;
 const SHORT_HISTORY: usize = 50;
@@ -104,7 +106,7 @@ params! {
         /// smoothed RTT at first, which then follows once per round trip; without, the first sample, then each
         initial_srtt: Option<Span> = None, some_time().optional().default(""), "draft";
         /// of "ericsson": how late timers of the sender are, for which its pacer sleeps 100 us less
-        timer: Span = Span::from_micros(50), any_time(), "Linux, timer slack";
+        timer: Span = TIMER, any_time(), "Linux, timer slack";
         /// window at first; without, three segments, or with "ericsson" 100 ms of the first rate
         initial_window: Option<u32> = None, size(1000..=100_000_000).optional().default(""), "MIN_REF_WND";
     }
@@ -140,28 +142,28 @@ impl Described for Options {
     ];
 
     fn finish(&mut self, given: &Given) -> Result<(), Refused> {
-        // What only the draft's algorithm has, and its variants have not.
-        let not_there = [
-            ("reduce_jitter", self.reduce_jitter),
-            ("competing", self.competing),
-            ("loss", self.loss != LossRule::Each),
-            ("rate_headroom", self.rate_headroom != 1.2),
-            ("rtt_margin", self.rtt_margin != Span::ZERO),
-            ("initial_srtt", self.initial_srtt.is_some()),
-            ("initial_window", self.initial_window.is_some() && self.is_libwebrtc()),
-            (
-                "post_congestion_rtts",
-                self.post_congestion_rtts != POST_CONGESTION_DELAY_RTT
-                    && self.variant == "ericsson",
-            ),
+        // What not all variants have.
+        let (draft, both) = (&["draft"][..], &["draft", "ericsson"][..]);
+        let quiet = self.post_congestion_rtts != POST_CONGESTION_DELAY_RTT;
+        let of_some = [
+            ("reduce_jitter", self.reduce_jitter, draft),
+            ("competing", self.competing, draft),
+            ("loss", self.loss != LossRule::Each, draft),
+            ("rate_headroom", self.rate_headroom != 1.2, draft),
+            ("rtt_margin", self.rtt_margin != Span::ZERO, draft),
+            ("initial_srtt", self.initial_srtt.is_some(), draft),
+            ("initial_window", self.initial_window.is_some(), both),
+            ("post_congestion_rtts", quiet, &["draft", "libwebrtc"]),
+            ("timer", self.timer != TIMER, &["ericsson"]),
         ];
-        match not_there.iter().find(|(_, is_changed)| *is_changed) {
-            Some((keyword, _)) if self.variant != "draft" => {
+        let mut wrong = of_some.iter().filter(|(_, is_changed, _)| *is_changed);
+        match wrong.find(|(.., variants)| !variants.contains(&self.variant)) {
+            Some((keyword, ..)) => {
                 let variant = self.variant;
                 let fix = format!("{variant} has an algorithm of its own; leave {keyword} out");
                 Err(given.refuse("variant", variant.to_owned(), fix))
             }
-            _ => Ok(()),
+            None => Ok(()),
         }
     }
 }

@@ -40,6 +40,8 @@ const RATE_PACE_MIN: f64 = 50_000.0;
 /// Divisor of the rate that the window allows, and what the RTT counts longer.
 const RATE_HEADROOM: f64 = 1.1;
 const RTT_MARGIN: f64 = 0.001;
+/// The program's packets have no authentication tag.
+const RTP_ALONE: u32 = 12;
 /// RTP and UDP.
 const PACKET_OVERHEAD: f64 = 20.0;
 /// Least one-way delays that are above the base delay for so many round trips are a standing queue or drift of clocks; once a
@@ -425,13 +427,12 @@ impl MediaController for Ericsson {
     fn burst(&self) -> Span {
         self.options.burst
     }
+    fn header(&self) -> u32 {
+        RTP_ALONE
+    }
     fn sleeps(&self) -> Option<Sleeps> {
-        let each = Span((self.mss() * 8e9 / self.pacing) as u64);
-        Some(Sleeps {
-            each: each.max(Span::from_micros(10)),
-            less: SLEEPS_LESS,
-            late: self.options.timer,
-        })
+        let each = Span((self.mss() * 8e9 / self.pacing) as u64).max(Span::from_micros(10));
+        Some(Sleeps { each, less: SLEEPS_LESS, late: self.options.timer })
     }
     fn set_max(&mut self, bps: f64) {
         self.rates.set_max(bps);
