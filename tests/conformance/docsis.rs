@@ -515,7 +515,7 @@ fn the_virtual_queue_drains_in_real_time_and_follows_the_real_one() {
 }
 
 const DEFAULT: &str = "docsis_ll amsr link coupling_factor 2 weight 230 target 10ms \
-    classic_buffer 100ms ll_buffer 10ms nqb 45 iaqm maxth 1ms lg_range 19 ll_estimator queue \
+    classic_buffer 100ms ll_buffer 10ms nqb 45 iaqm maxth 1ms lg_range 19 ll_estimator auto \
     qprotect critical_ql 1ms critical_score 4ms lg_aging 19";
 
 #[test]
@@ -537,7 +537,7 @@ fn strings_and_their_canonical_form() {
         }),
         ("maxth 2ms", vary("maxth 1ms", "maxth 2ms").replace("ql 1ms", "ql 2ms")),
         ("maxth 2ms critical_ql 1ms", vary("maxth 1ms", "maxth 2ms")),
-        ("ll_estimator vq", vary("ll_estimator queue", "ll_estimator vq")),
+        ("ll_estimator vq", vary("ll_estimator auto", "ll_estimator vq")),
         ("lg_aging 20", vary("lg_aging 19", "lg_aging 20")),
     ] {
         let config = registry::parse(&format!("docsis_ll {text}")).expect(text);
@@ -582,7 +582,7 @@ fn refusals_say_what_to_write() {
             "docsis_ll: nqb \"64\" is refused; it takes a whole number from 0 to 63 (default 45)",
         ),
         ("qprotekt", "docsis_ll has no keyword \"qprotekt\"; did you mean \"qprotect\"?"),
-        ("ll_estimator", "docsis_ll: ll_estimator has no value; it takes queue or vq"),
+        ("ll_estimator", "docsis_ll: ll_estimator has no value; it takes auto, queue or vq"),
     ] {
         let error = registry::parse(&format!("docsis_ll {text}")).expect_err(text);
         assert_eq!(error.to_string(), sentence);

@@ -61,7 +61,7 @@ use crate::params::Described;
 use crate::probe::Gauges;
 use crate::rng::Rng;
 use crate::sack::Blocks;
-use crate::time::Time;
+use crate::time::{Span, Time};
 use crate::units::{self, Rate};
 
 /// The fields of a packet that a queue may read. Generic, so that the same queue runs in the simulator and on
@@ -197,6 +197,18 @@ pub trait ReadsHosts {
 pub trait Divided<P: Pkt> {
     fn dequeue_from(&mut self, part: usize, cx: &mut QueueCx<P>) -> Option<P>;
     fn backlog_of(&self, part: usize) -> Backlog;
+    /// Said once, before the first packet comes: a cable modem serves it.
+    fn know_grants(&mut self, _grants: Grants) {}
+}
+
+/// How the low-latency packets of a cable modem get grants.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Grants {
+    /// From a request to the end of the interval in which it is granted, as the modem estimates it.
+    pub wait: Span,
+    /// Grants without requests: their rate (zero: none) and interval.
+    pub rate: Rate,
+    pub interval: Span,
 }
 
 /// A queue that filters ACKs.

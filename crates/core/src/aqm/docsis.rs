@@ -29,8 +29,8 @@ use super::docsis_pie::{self, DocsisPie};
 use super::queue_protection::{QueueProtection, Thresholds};
 use super::scheduler::{BANDS, C, L, P_C, P_L_COUPLED, P_PRIME, Queues, Wrr};
 use super::{
-    Aqm, Backlog, Divided, DropReason, Gauges, LinkInfo, MarkReason, Marking, Pkt, Qdisc, QueueCx,
-    Room, Separation,
+    Aqm, Backlog, Divided, DropReason, Gauges, Grants, LinkInfo, MarkReason, Marking, Pkt, Qdisc,
+    QueueCx, Room, Separation,
 };
 use crate::packet::Packet;
 use crate::params::kinds::{
@@ -81,10 +81,10 @@ params! {
         maxth: Span = Span::from_millis(1), time(MICROSECOND..=MAXTH_MAX).takes("a time from 1us to 65535us"), "MULPI";
         /// the ramp below it spans 2^NUMBER ns
         lg_range: u8 = 19, count(0..=LG_RANGE_MAX), "MULPI";
-        /// delay of L: its bytes, or a virtual queue
-        ll_estimator: LlEstimator = LlEstimator::Queue, choice(
-            "queue|vq", [("queue", LlEstimator::Queue), ("vq", LlEstimator::Vq)]
-        ), "MULPI";
+        /// delay of L: its bytes, or a virtual queue; auto: a virtual queue in a cable modem
+        ll_estimator: Option<LlEstimator> = None, choice("auto|queue|vq", [
+            ("auto", None), ("queue", Some(LlEstimator::Queue)), ("vq", Some(LlEstimator::Vq)),
+        ]), "MULPI";
         qprotect: bool = true, words([
             ("qprotect", true, "send packets of queue-building flows to C"),
             ("noqprotect", false, "leave them in L"),
@@ -106,7 +106,7 @@ pub enum Buffer {
 pub enum LlEstimator {
     /// `qdelayCoupledL`: the bytes in L, at AMSR.
     Queue,
-    /// `qdelayCoupledV`: the bytes that would be there, were L alone.
+    /// `qdelayCoupledV`: the bytes that would be there, were L alone and without grants (Annex N.3: for modems).
     Vq,
 }
 
@@ -131,9 +131,11 @@ impl Ramp {
     }
 }
 
-/// The delay of L as if it had the link for itself, raised to the real queue where that stays longer.
+/// The delay of L as if it had the link for itself, raised to what the real queue has beyond its allowance.
 #[derive(Clone, Debug)]
 struct VirtualQueue {
+    /// Bytes that wait for requests and grants even if nobody sends too fast (`calcAllowedAQ`, Annex O).
+    allowed: u64,
     delay: Span,
     /// When `delay` was true.
     at: Time,
@@ -150,7 +152,8 @@ impl VirtualQueue {
     fn align(&mut self, now: Time, backlog: u64, amsr: Rate) {
         self.drain(now);
         self.average += backlog as i64 - (self.average >> LG_VQ_EWMA);
-        self.delay = self.delay.max(amsr.time_for((self.average >> LG_VQ_EWMA) as u64));
+        let beyond = ((self.average >> LG_VQ_EWMA) as u64).saturating_sub(self.allowed);
+        self.delay = self.delay.max(amsr.time_for(beyond));
     }
 }
 
@@ -178,6 +181,8 @@ pub struct Docsis<P> {
     arrived_l: u64,
     next_update: Time,
     next_alignment: Time,
+    estimator: LlEstimator,
+    grants: Option<Grants>,
     config: DocsisConfig,
 }
 
@@ -195,7 +200,7 @@ impl<P: Pkt> Docsis<P> {
             wrr: Wrr::new(weight, i64::from(WEIGHT_ONE) - weight),
             pie: DocsisPie::new(config.target, classic_buffer),
             ramp: Ramp::new(config.maxth, config.lg_range, amsr),
-            vq: VirtualQueue { delay: Span::ZERO, at: link.now, average: 0 },
+            vq: VirtualQueue { allowed: 0, delay: Span::ZERO, at: link.now, average: 0 },
             protection: QueueProtection::new(config.thresholds),
             amsr,
             link_rate: link.rate,
@@ -206,18 +211,34 @@ impl<P: Pkt> Docsis<P> {
             likelihood: 0.0,
             arrived_l: 0,
             next_update: link.now + docsis_pie::INTERVAL,
-            next_alignment: match config.ll_estimator {
-                LlEstimator::Queue => Time::NEVER,
-                LlEstimator::Vq => link.now + VQ_INTERVAL,
-            },
+            next_alignment: Time::NEVER,
+            estimator: LlEstimator::Queue,
+            grants: None,
             config,
         }
+        .estimating(None)
+    }
+
+    /// With these grants, or none.
+    fn estimating(mut self, grants: Option<Grants>) -> Self {
+        let usual = if grants.is_some() { LlEstimator::Vq } else { LlEstimator::Queue };
+        self.estimator = self.config.ll_estimator.unwrap_or(usual);
+        self.next_alignment = match self.estimator {
+            LlEstimator::Queue => Time::NEVER,
+            LlEstimator::Vq => self.vq.at + VQ_INTERVAL,
+        };
+        self.vq.allowed = grants.map_or(0, |grants| {
+            let requested = Rate::from_bps(self.amsr.bps().saturating_sub(grants.rate.bps()));
+            requested.bytes_in(grants.wait) + grants.rate.bytes_in(grants.interval)
+        });
+        self.grants = grants;
+        self
     }
 
     /// Of a packet of `bytes` that arrives in L.
     #[inline]
     fn qdelay_l(&mut self, now: Time, bytes: u64) -> Span {
-        match self.config.ll_estimator {
+        match self.estimator {
             LlEstimator::Queue => self.amsr.time_for(self.queues.l.bytes() + bytes),
             LlEstimator::Vq => {
                 self.vq.drain(now);
@@ -277,7 +298,7 @@ impl<P: Pkt> Docsis<P> {
 
     fn has_room_l(&self, bytes: u32, qdelay: Span) -> bool {
         let usable = self.ll_buffer - u64::from(MAX_FRAME_SIZE);
-        match self.config.ll_estimator {
+        match self.estimator {
             LlEstimator::Queue => self.queues.l.bytes() < usable,
             LlEstimator::Vq => {
                 qdelay < self.amsr.time_for(usable)
@@ -310,6 +331,10 @@ impl<P: Pkt> Divided<P> for Docsis<P> {
     fn backlog_of(&self, band: usize) -> Backlog {
         let queue = if band == L { &self.queues.l } else { &self.queues.c };
         Backlog { packets: queue.len() as u64, bytes: queue.bytes() }
+    }
+    fn know_grants(&mut self, grants: Grants) {
+        let link = LinkInfo { rate: self.link_rate, now: self.vq.at };
+        *self = Docsis::new(self.config.clone(), link).estimating(Some(grants));
     }
 }
 
@@ -358,14 +383,16 @@ impl<P: Pkt + Send> Aqm<P> for Docsis<P> {
     fn change(&mut self, to: &dyn Any, cx: &mut QueueCx<P>) -> Result<(), Vec<P>> {
         let config = to.downcast_ref::<DocsisConfig>().ok_or_else(Vec::new)?.clone();
         let link = LinkInfo { rate: self.link_rate, now: cx.now };
-        let fresh = Docsis::<P>::new(config, link);
+        let fresh = Docsis::<P>::new(config, link).estimating(self.grants);
         self.pie.change(fresh.config.target, fresh.classic_buffer);
         self.protection.change(fresh.config.thresholds);
         if fresh.config.weight != self.config.weight {
             self.wrr = fresh.wrr;
         }
-        if fresh.config.ll_estimator != self.config.ll_estimator {
+        self.vq.allowed = fresh.vq.allowed;
+        if fresh.estimator != self.estimator {
             (self.vq, self.next_alignment) = (fresh.vq, fresh.next_alignment);
+            self.estimator = fresh.estimator;
         }
         (self.ramp, self.amsr) = (fresh.ramp, fresh.amsr);
         (self.classic_buffer, self.ll_buffer) = (fresh.classic_buffer, fresh.ll_buffer);

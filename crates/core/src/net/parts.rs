@@ -1,6 +1,6 @@
 //! The parts of a queue that a medium serves apart, and where its packets spend their time.
 
-use crate::aqm::Backlog;
+use crate::aqm::{Backlog, Grants};
 use crate::packet::Packet;
 use crate::time::Time;
 
@@ -23,7 +23,7 @@ pub struct Parts {
     /// Each station's packets are separated by these categories of their DSCP.
     pub category: Option<fn(u8) -> usize>,
     /// Two parts: low-latency packets (ECT(1), CE, DSCP 45), and all others. A queue that has such parts itself keeps them.
-    pub is_by_latency: bool,
+    pub by_latency: Option<Grants>,
 }
 
 /// The DSCP of non-queue-building traffic (RFC 9956).
@@ -37,7 +37,7 @@ pub const VO: usize = 3;
 
 impl Parts {
     pub fn count(&self) -> usize {
-        if self.is_by_latency {
+        if self.by_latency.is_some() {
             return 2;
         }
         let stations = self.stations.iter().max().map_or(1, |most| usize::from(*most) + 1);
@@ -45,7 +45,7 @@ impl Parts {
     }
     #[inline]
     pub fn of(&self, pkt: &Packet) -> usize {
-        if self.is_by_latency {
+        if self.by_latency.is_some() {
             return usize::from(!pkt.ecn.get().is_l4s() && pkt.dscp != NQB);
         }
         let station = self.stations.get(usize::from(pkt.group.number)).copied().unwrap_or(0);

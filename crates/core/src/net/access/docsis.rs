@@ -9,6 +9,7 @@ use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
 
 use super::{MediumKind, Place, Subscribers};
+use crate::aqm::Grants;
 use crate::net::air::{Burst, Division, Way, What};
 use crate::net::medium::{Medium, Sides};
 use crate::net::parts::{Parts, Stages};
@@ -113,7 +114,9 @@ impl MediumKind for DocsisConfig {
         [self.down, self.up]
     }
     fn parts(&self, way: Way, _: &Subscribers) -> Parts {
-        Parts { is_by_latency: way == Way::Up && !self.one_flow, ..Parts::default() }
+        let is_by_latency = way == Way::Up && !self.one_flow;
+        let grants = || Docsis::new(self.clone(), &Place { seed: 0, number: 0 }).grants();
+        Parts { by_latency: is_by_latency.then(grants), ..Parts::default() }
     }
     fn build(&self, place: &Place, _: &Subscribers) -> Box<dyn Medium> {
         Box::new(Docsis::new(self.clone(), place))
@@ -266,6 +269,19 @@ impl Docsis {
         self.map = self.begins(self.next_interval).saturating_sub(self.lead);
         self
     }
+    /// The modem reads its wait from MAPs: a request is answered after the least delay, in whole frames, and in an interval.
+    fn grants(&self) -> Grants {
+        let least = self.frame * (self.request + self.lead).0.div_ceil(self.frame.0);
+        let interval = self.frame * self.grant_frames();
+        Grants { wait: least + self.length(), rate: self.config.ggr, interval }
+    }
+    /// Frames from one proactive grant to the next.
+    fn grant_frames(&self) -> u64 {
+        match self.config.ggi {
+            Span::ZERO => self.interval,
+            ggi => (ggi.0 / self.frame.0).max(1),
+        }
+    }
     /// A MAP interval.
     fn length(&self) -> Span {
         self.frame * self.interval
@@ -295,11 +311,7 @@ impl Docsis {
         // Proactive grants, by frame.
         let mut proactive = vec![0_u64; self.interval as usize];
         if self.config.ggr.bps() > 0 {
-            let ggi = if self.config.ggi == Span::ZERO {
-                self.interval
-            } else {
-                (self.config.ggi.0 / self.frame.0).max(1)
-            };
+            let ggi = self.grant_frames();
             let bytes =
                 u128::from(self.config.ggr.bps()) * u128::from(self.frame.0) * u128::from(ggi);
             let each = self.minislots(bytes.div_ceil(8_000_000_000) as u64).min(MINISLOTS);

@@ -95,10 +95,11 @@ impl Link {
         match &self.behind {
             Some(behind) if behind.parts.count() > 1 => {
                 let mut queue = qdisc.build(info);
-                match behind.parts.is_by_latency && queue.divided().is_some() {
-                    true => queue,
-                    false => Box::new(Stations::new(behind.parts.clone(), || qdisc.build(info))),
+                if let (Some(grants), Some(divided)) = (behind.parts.by_latency, queue.divided()) {
+                    divided.know_grants(grants);
+                    return queue;
                 }
+                Box::new(Stations::new(behind.parts.clone(), || qdisc.build(info)))
             }
             _ => match &self.stab {
                 None => qdisc.build(info),
