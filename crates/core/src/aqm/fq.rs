@@ -295,11 +295,12 @@ impl<P: Pkt + Send> Aqm<P> for Fq<P> {
                 }
                 continue;
             };
-            let due = head.enqueued_at().max(flow.time_next_packet);
-            if cx.now < due {
+            if cx.now < flow.time_next_packet {
+                let due = flow.time_next_packet;
                 self.throttle(i, due);
                 continue;
             }
+            let due = head.enqueued_at().max(flow.time_next_packet);
             if self.config.ce_threshold.is_some_and(|threshold| cx.now.since(due) > threshold) {
                 cx.mark(head, MarkReason::Step);
             }

@@ -536,8 +536,14 @@ impl<P: Carried> Service<P> {
         true
     }
 
-    /// The next packet of a part of the queue, for a medium: its wait ends now, and it is still to be delivered.
-    pub fn pull(&mut self, now: Time, part: Option<usize>, queue: &mut dyn Aqm<P>) -> Option<P> {
+    /// The next packet of a part of the queue, for a medium, and when it came there: its wait ends now, and it is still
+    /// to be delivered.
+    pub fn pull(
+        &mut self,
+        now: Time,
+        part: Option<usize>,
+        queue: &mut dyn Aqm<P>,
+    ) -> Option<(P, Time)> {
         let mut cx = QueueCx::new(now, &mut self.rng, &mut self.drops);
         let pkt = match part {
             Some(part) => queue.divided().and_then(|queue| queue.dequeue_from(part, &mut cx)),
@@ -548,7 +554,8 @@ impl<P: Carried> Service<P> {
             self.timer = queue.next_timer();
             return None;
         };
-        let sojourn = now.since(pkt.enqueued_at());
+        let came = pkt.enqueued_at();
+        let sojourn = now.since(came);
         pkt.depart(now);
         self.backlog -= 1;
         let band = self.first_band + band;
@@ -564,7 +571,7 @@ impl<P: Carried> Service<P> {
         }
         pkt.add_wait(sojourn);
         self.record_unaccounted(band, sojourn);
-        Some(pkt)
+        Some((pkt, came))
     }
     /// A packet that was pulled has arrived behind the medium.
     pub fn deliver(&mut self, pkt: &P) {

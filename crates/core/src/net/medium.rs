@@ -24,6 +24,11 @@ pub trait Medium: Send {
     fn act(&mut self, now: Time, sides: &mut Sides);
     /// There may be something to send in this part of a queue, which was empty or held it back.
     fn ready(&mut self, now: Time, way: Way, part: usize, sides: &mut Sides);
+    /// When a packet that comes to a part of a queue can be sent at the earliest, where the medium has to be asked: what
+    /// it waits until then is access, and the queue does not count it.
+    fn earliest(&mut self, _: Time, _: Way, _: usize, _: &Packet, _: &mut Sides) -> Option<Time> {
+        None
+    }
     /// Whether it marks a packet that comes to a part of a queue.
     fn marks(&mut self, _now: Time, _way: Way, _pkt: &Packet, _part: usize) -> bool {
         false
@@ -77,8 +82,19 @@ impl<'a> Sides<'a> {
     }
     /// The next packet of a part of a queue.
     pub fn pull(&mut self, now: Time, way: Way, part: usize) -> Option<Packet> {
+        self.pull_asked(now, now, way, part).map(|(pkt, _)| pkt)
+    }
+    /// The same where the medium has to be asked, by a clock that never goes back, and when the packet's wait in the queue
+    /// ended.
+    pub fn pull_asked(
+        &mut self,
+        now: Time,
+        clock: Time,
+        way: Way,
+        part: usize,
+    ) -> Option<(Packet, Time)> {
         let side = &mut self.sides[way as usize];
-        side.port.link.pull(now, part, self.out)
+        side.port.link.pull(now, clock, part, self.out)
     }
     /// The packet arrives at this time, and not before those that were said to arrive before.
     pub fn deliver(&mut self, way: Way, mut pkt: Packet, stages: Stages, at: Time) {
@@ -143,7 +159,9 @@ impl<'a> Sides<'a> {
                 if medium.marks(now, way, &pkt, part) {
                     side.port.link.mark(&mut pkt);
                 }
-                let part = side.port.link.accept(now, pkt, self.out);
+                let earliest = medium.earliest(now, way, part, &pkt, self);
+                let side = &mut self.sides[way as usize];
+                let part = side.port.link.accept(now, pkt, earliest, self.out);
                 medium.ready(now, way, part, self);
             }
         }

@@ -67,11 +67,40 @@ pub struct Behind {
     of_accounts: Vec<Sums>,
     /// When each of those that arrived left the queue, where somebody asks for that.
     pulls: Option<Vec<Time>>,
+    /// Where packets wait for a grant first.
+    asking: Option<Asking>,
     /// From the queue to the arrival, since measuring began.
     delay: Distribution,
     lost_measured: u64,
     /// The medium's report since the last sample.
     gauges: Vec<(&'static str, f64)>,
+}
+
+/// A medium that has to be asked says when a packet can be sent at the earliest, and the queue counts its wait from
+/// there. When it came is kept here; the low bits of the time that the queue sees say where.
+#[derive(Debug, Default)]
+struct Asking {
+    came: Vec<Time>,
+    next: usize,
+}
+
+/// Packets that can wait without one taking another's place, and nanoseconds to which the queue's time is cut.
+const PLACES: usize = 1 << 16;
+
+impl Asking {
+    /// The time that the queue sees of a packet.
+    fn note(&mut self, now: Time, earliest: Time) -> Time {
+        if self.next == self.came.len() {
+            self.came.push(now);
+        }
+        self.came[self.next] = now;
+        let seen = (earliest.0 & !(PLACES as u64 - 1)) + self.next as u64;
+        self.next = (self.next + 1) % PLACES;
+        Time(seen)
+    }
+    fn came(&self, seen: Time) -> Time {
+        self.came[seen.0 as usize % PLACES]
+    }
 }
 
 impl Gauges for Behind {
@@ -126,13 +155,23 @@ impl Link {
         pkt.ecn.set(Ecn::Ce);
         self.service.bands[self.service.first_band].counts.marked += 1;
     }
-    /// A packet comes; tells to which part.
-    pub fn accept(&mut self, now: Time, mut pkt: Packet, out: &mut Outbox) -> usize {
+    /// A packet comes, which can be sent at the earliest then if the medium has to be asked; tells to which part.
+    pub fn accept(
+        &mut self,
+        now: Time,
+        mut pkt: Packet,
+        earliest: Option<Time>,
+        out: &mut Outbox,
+    ) -> usize {
         if let Some(queue) = self.aqm.sacks().filter(|_| pkt.sack().is_some()) {
             queue.learn_sack(pkt.sack(), out.sacks.get(pkt.sack()));
         }
         if now < self.service.measured_from {
             pkt.set_of_warmup();
+        }
+        if let Some(earliest) = earliest {
+            let asking = self.behind_mut().asking.get_or_insert_default();
+            pkt.enqueued_at = asking.note(now, earliest.max(now));
         }
         self.service.arrive(now, &pkt, &mut *self.aqm);
         if let Some(watch) = &mut self.watch {
@@ -144,18 +183,28 @@ impl Link {
         self.settle(now, out);
         part
     }
-    /// The next packet of a part.
-    pub fn pull(&mut self, now: Time, part: usize, out: &mut Outbox) -> Option<Packet> {
+    /// The next packet of a part. With the time at which its wait in the queue ends: now, or earlier by its wait for a
+    /// grant. `clock` is the queue's, which is late by what delayed a report.
+    pub fn pull(
+        &mut self,
+        now: Time,
+        clock: Time,
+        part: usize,
+        out: &mut Outbox,
+    ) -> Option<(Packet, Time)> {
         let part_of_queue = (self.parts() > 1).then_some(part);
-        let pkt = self.service.pull(now, part_of_queue, &mut *self.aqm);
+        let pulled = self.service.pull(clock, part_of_queue, &mut *self.aqm);
         self.settle(now, out);
-        if let (Some(watch), Some(pkt)) = (&mut self.watch, &pkt) {
+        if let (Some(watch), Some((pkt, _))) = (&mut self.watch, &pulled) {
             watch.see(std::iter::empty(), std::slice::from_ref(pkt), &[]);
         }
         let behind = self.behind_mut();
-        behind.held[part] = pkt.is_none();
-        behind.pulled += u64::from(pkt.is_some());
-        pkt
+        behind.held[part] = pulled.is_none();
+        behind.pulled += u64::from(pulled.is_some());
+        pulled.map(|(pkt, seen)| match &behind.asking {
+            None => (pkt, now),
+            Some(asking) => (pkt, asking.came(seen) + clock.since(seen)),
+        })
     }
     /// The backlog of a part that is not held back.
     pub fn waiting(&mut self, part: usize) -> Backlog {

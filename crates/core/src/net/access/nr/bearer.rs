@@ -29,6 +29,7 @@ pub(super) struct Block {
 struct Inside {
     pkt: Packet,
     pulled: Time,
+    sent: Time,
     arrived: Time,
     /// Blocks with parts of it that have not arrived; one more until it is taken whole.
     open: u32,
@@ -45,11 +46,13 @@ pub(super) struct Bearer {
     first: u64,
     /// Bytes of the last one that no block has yet.
     left: u64,
+    /// The queue's.
+    clock: Time,
 }
 
 impl Bearer {
     pub(super) fn new(way: Way, user: usize) -> Bearer {
-        Bearer { way, user, inside: VecDeque::new(), first: 0, left: 0 }
+        Bearer { way, user, inside: VecDeque::new(), first: 0, left: 0, clock: Time::ZERO }
     }
     /// Bytes that no block has, with headers.
     pub(super) fn backlog(&self, sides: &mut Sides) -> u64 {
@@ -57,23 +60,26 @@ impl Bearer {
         let around = (u64::from(ETHERNET_HEADER) - HEADERS) * waiting.packets;
         self.left + waiting.bytes.saturating_sub(around)
     }
-    /// A block of at most so many bytes; none if there is nothing to send.
+    /// A block of at most so many bytes, on a report that was so late; none if there is nothing to send.
     pub(super) fn fill(
         &mut self,
         now: Time,
+        late: Span,
         most: u64,
         share: f64,
         sides: &mut Sides,
     ) -> Option<Block> {
+        self.clock = self.clock.max(now.saturating_sub(late));
         let mut room = most;
         let mut first = None;
         while room > HEADERS {
             if self.left == 0 {
-                let Some(pkt) = sides.pull(now, self.way, self.user) else { break };
+                let pulled = sides.pull_asked(now, self.clock, self.way, self.user);
+                let Some((pkt, pulled)) = pulled else { break };
                 let ip = u64::from(pkt.frame_len).saturating_sub(ETHERNET_HEADER.into());
                 self.left = ip + HEADERS;
-                let (pulled, arrived) = (now, now);
-                self.inside.push_back(Inside { pkt, pulled, arrived, open: 1, given_up: None });
+                let (sent, arrived, given_up) = (now, now, None);
+                self.inside.push_back(Inside { pkt, pulled, sent, arrived, open: 1, given_up });
             }
             let taken = self.left.min(room);
             self.left -= taken;
@@ -119,14 +125,14 @@ impl Bearer {
             if let Some(at) = front.given_up.filter(|at| *at > now) {
                 return Some(at);
             }
-            let Inside { pkt, pulled, arrived, given_up, .. } =
+            let Inside { pkt, pulled, sent, arrived, given_up, .. } =
                 self.inside.pop_front().expect("it is there");
             self.first += 1;
             if given_up.is_some() {
                 sides.lose(now, self.way, &pkt);
                 continue;
             }
-            let stages = Stages { pulled, sent: pulled, arrived };
+            let stages = Stages { pulled, sent, arrived };
             sides.deliver(self.way, pkt, stages, now + after);
         }
         None

@@ -38,6 +38,8 @@ struct Report {
     backlog: u64,
     /// Granted in slots after it.
     granted: u64,
+    /// How long HARQ delayed it.
+    late: Span,
 }
 
 struct User {
@@ -53,6 +55,8 @@ struct User {
     /// When scheduling requests may be sent first, and the slot of the grant that answers one.
     phase: Span,
     asked: Option<u64>,
+    /// When the last packet that came could be granted at the earliest.
+    earliest: Time,
     handover: Time,
     absent_until: Time,
     marker: Option<Marker>,
@@ -74,9 +78,9 @@ impl User {
         let first = self.reports.front().filter(|first| first.usable <= decided);
         first.map_or(0, |report| report.backlog.saturating_sub(report.granted))
     }
-    fn report(&mut self, usable: Time, sides: &mut Sides) {
+    fn report(&mut self, usable: Time, late: Span, sides: &mut Sides) {
         let backlog = self.bearers[1].backlog(sides);
-        self.reports.push_back(Report { usable, backlog, granted: 0 });
+        self.reports.push_back(Report { usable, backlog, granted: 0, late });
     }
     /// Whether it was told to the base station that something waits, and not all is granted.
     fn is_known(&self) -> bool {
@@ -135,6 +139,7 @@ impl Cell {
                 reports: VecDeque::new(),
                 phase,
                 asked: None,
+                earliest: Time::ZERO,
                 handover,
                 absent_until: Time::ZERO,
                 marker: config.marks.then(|| Marker::new(place.stream("nr marks", number))),
@@ -359,7 +364,7 @@ impl Cell {
         let bearer = &mut user.bearers[way as usize];
         bearer.settle(&block, (!is_lost).then_some(now + after));
         if way == Way::Up {
-            user.report(usable, sides);
+            user.report(usable, now.since(block.begun), sides);
         }
         self.release(now, way, block.user, sides);
     }
@@ -409,7 +414,7 @@ impl Cell {
         for number in self.order(now, Way::Down, |user| user.bearers[0].backlog(sides) > 0) {
             let user = &mut self.users[number];
             let most = (user.capacity(now, Way::Down) * room) as u64;
-            if let Some(block) = user.bearers[0].fill(now, most, room, sides) {
+            if let Some(block) = user.bearers[0].fill(now, Span::ZERO, most, room, sides) {
                 if let Some(marker) = &mut user.marker {
                     marker.transmit(block.last + 1 - block.first, block.bytes);
                 }
@@ -433,7 +438,7 @@ impl Cell {
             if bytes == 0 || user.is_absent(now) {
                 continue;
             }
-            let taken = self.grant(now, number, bytes.into(), room, sides);
+            let taken = self.grant(now, Span::ZERO, number, bytes.into(), room, sides);
             if taken > 0.0 && is_asked {
                 self.users[number].asked = None;
             }
@@ -445,12 +450,21 @@ impl Cell {
                 return 0.0;
             }
             let known = self.users[number].known(decided);
-            room -= self.grant(now, number, known, room, sides);
+            let late = self.users[number].reports.front().map_or(Span::ZERO, |report| report.late);
+            room -= self.grant(now, late, number, known, room, sides);
         }
         room.max(0.0)
     }
-    /// A user sends at most so many bytes. Tells the part of the slot that this takes.
-    fn grant(&mut self, now: Time, number: usize, bytes: u64, room: f64, sides: &mut Sides) -> f64 {
+    /// A user sends at most so many bytes, on a report that was so late. Tells the part of the slot that this takes.
+    fn grant(
+        &mut self,
+        now: Time,
+        late: Span,
+        number: usize,
+        bytes: u64,
+        room: f64,
+        sides: &mut Sides,
+    ) -> f64 {
         let usable = self.usable(now);
         let user = &mut self.users[number];
         let capacity = user.capacity(now, Way::Up);
@@ -460,13 +474,13 @@ impl Cell {
         }
         let share = (granted as f64 / capacity).min(room);
         user.reports.iter_mut().for_each(|report| report.granted += granted);
-        match user.bearers[1].fill(now, granted, share, sides) {
+        match user.bearers[1].fill(now, late, granted, share, sides) {
             Some(block) => {
                 self.served(Way::Up, number, block.bytes);
                 self.send(now, Way::Up, block, sides);
             }
             None => {
-                user.report(usable, sides);
+                user.report(usable, Span::ZERO, sides);
                 let length = self.length(share);
                 sides.show(|| Burst {
                     bytes: granted,
@@ -476,6 +490,34 @@ impl Cell {
             }
         }
         share
+    }
+    /// The first slot in which a user can send what it has told.
+    fn told(&self, number: usize) -> Option<u64> {
+        let mut reports = self.users[number].reports.iter();
+        let told = reports.find(|report| report.backlog > report.granted)?;
+        let decided = self.from(Way::Down, self.since(told.usable));
+        Some(self.from(Way::Up, decided + u64::from(self.config.k2)))
+    }
+    /// When a packet of so many bytes that comes now to a user can be granted at the earliest, if nobody else sends.
+    fn earliest(&mut self, now: Time, number: usize, bytes: u64, sides: &mut Sides) -> Time {
+        let before = self.users[number].bearers[1].backlog(sides);
+        let next = self.from(Way::Up, self.since(now));
+        let fits = before + bytes <= self.users[number].config.prescheduled.into();
+        if !self.is_prescheduled(number) {
+            self.ask(now, number);
+        }
+        let slot = match self.users[number].asked {
+            _ if fits => next,
+            // The grant that answers a request carries the first bytes, and the report.
+            Some(asked) if before == 0 => asked,
+            Some(asked) => self.granted(asked),
+            // The next block has the report: what was told before is granted for it.
+            None => self.granted(next.max(self.told(number).unwrap_or(next))),
+        };
+        let begins = self.begins(slot);
+        let user = &mut self.users[number];
+        user.earliest = user.earliest.max(begins);
+        user.earliest
     }
     /// A user has something to send and has told nothing: at its next occasion it asks.
     fn ask(&mut self, now: Time, number: usize) {
@@ -521,6 +563,16 @@ impl Medium for Cell {
                 self.divide(now, way, sides);
             }
         }
+    }
+    fn earliest(
+        &mut self,
+        now: Time,
+        way: Way,
+        part: usize,
+        pkt: &Packet,
+        sides: &mut Sides,
+    ) -> Option<Time> {
+        (way == Way::Up).then(|| self.earliest(now, part, pkt.frame_len.into(), sides))
     }
     fn marks(&mut self, now: Time, way: Way, pkt: &Packet, part: usize) -> bool {
         let marker = self.users[part].marker.as_mut().filter(|_| way == Way::Down);
