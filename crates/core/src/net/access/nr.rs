@@ -131,13 +131,13 @@ params! {
             ("fixed", Environment::Fixed, "the channel does not vary"),
             ("static", Environment::Static, "as ar1 0.3 1s"),
             ("walk", Environment::Walk, "as ar1 0.6 2s outages 0.005 1s: LTE at walking pace"),
-            ("drive", Environment::Drive, "as ar1 0.95 5s outages 0.02 1s: while driving"),
+            ("drive", Environment::Drive, "as ar1 1.7 34s ar1-fast 0.35 100ms outages 0.125 3s: while driving"),
             ("rayleigh", Environment::Rayleigh, "each slot an exponential draw of its own"),
         ]), "mahimahi, UCC-5G, SvC; docs/access.md";
         /// coefficient of variation of the rate, and time constant of its logarithm
         ar1: Option<(f64, Span)> = None, process(4.0).default("by place"), "";
         /// the same of a second, faster process
-        fast: Option<(f64, Span)> = None, process(4.0).called(&["ar1-fast"]).default("none"), "";
+        fast: Option<(f64, Span)> = None, process(4.0).called(&["ar1-fast"]).default("by place"), "";
         /// part of the time without service, and mean length of an outage
         outages: Option<(f64, Span)> = None, process(0.9).default("by place"), "";
         scheduler: Scheduler = Scheduler::Fair, words([
