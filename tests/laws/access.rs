@@ -2,7 +2,13 @@
 
 use l4slab_core::live::Live;
 use l4slab_core::net::access;
+use l4slab_core::net::tap::{End, Tap};
+use l4slab_core::packet::Packet;
 use l4slab_core::rng::Rng;
+use l4slab_core::sack::Blocks;
+use l4slab_core::scenario::Run;
+use l4slab_core::sim::Simulation;
+use l4slab_core::time::Time;
 use serde_json::{Value, json};
 
 use crate::lab::{Lab, Result, agrees, between, bps, columns, lab, mean_since, ns};
@@ -349,6 +355,12 @@ fn leo_rates_vary_as_measured() {
         let found = structure(&up, 0.48, k, true, 0);
         between(&format!("up across a boundary, {k} s"), found, across - 0.05, across + 0.05);
     }
+    // While moving about twice of it, in parts of what varies while nothing is obstructed.
+    let moving = run("leo moving obstructed 0 down 280kbit up 2mbit", "home", 0.9);
+    let own = |rates: &[f64]| variance(rates).sqrt() / mean(rates);
+    let share =
+        structure(&moving, own(&moving), 1, false, 3) / structure(&down, own(&down), 1, false, 3);
+    between("within a slot after 1 s, moving to fixed", share, 1.5, 2.2);
     let at = |boundary: bool| {
         let there = (0..down.len()).filter(|i| (i % 15 == 12) == boundary && i % 15 != 13);
         mean(&there.map(|i| down[i]).collect::<Vec<_>>())
@@ -356,61 +368,132 @@ fn leo_rates_vary_as_measured() {
     between("rate in the second of the boundary", at(true) / at(false), 0.84, 0.90);
 }
 
-/// Ping ten times a second, in windows of 25 s, against the same data.
-#[test]
-fn leo_pings_as_measured() {
-    let home = medium(lab(15_000.0, 0.0), "leo", "pfifo", json!({}));
-    let home = cbr(home, "down", 0.000_78 * 8.0, 64, "home");
-    let r = cbr(home, "up", 0.000_78 * 8.0, 64, "home.up").run();
-    let delay = |link: &str| -> Vec<f64> {
-        let parts = ["access_ms", "air_ms", "reorder_ms"].map(|column| series(&r, link, column));
-        (0..parts[0].len()).map(|i| parts.iter().map(|p| p[i]).sum()).collect()
-    };
-    let (down, up) = (delay("home"), delay("home.up"));
-    let round: Vec<f64> = down.iter().zip(&up).map(|(d, u)| d + u).collect();
-    let lost: Vec<f64> = ["home", "home.up"]
-        .map(|link| series(&r, link, "medium_lost_packets"))
-        .iter()
-        .fold(vec![0.0; round.len()], |sum, one| sum.iter().zip(one).map(|(a, b)| a + b).collect());
-    let mut above: Vec<f64> = round
-        .chunks(250)
-        .map(|window| {
-            let some: Vec<f64> = window.iter().copied().filter(|ms| !ms.is_nan()).collect();
-            mean(&some) - some.iter().copied().fold(f64::INFINITY, f64::min)
-        })
-        .collect();
-    above.sort_by(f64::total_cmp);
-    between("median of mean - min, ms", above[above.len() / 2], 8.4, 12.4);
-    // Of a ping that goes and returns, so that one lost way is one lost ping.
-    let rates: Vec<f64> = lost
-        .chunks(250)
-        .map(|window| {
-            window.iter().filter(|lost| **lost > 0.0).count() as f64 / window.len() as f64
-        })
-        .collect();
-    let none = rates.iter().filter(|rate| **rate == 0.0).count() as f64 / rates.len() as f64;
-    between("windows without loss", none, 0.44, 0.58);
-    let few: Vec<f64> = rates.iter().copied().filter(|rate| *rate < 0.2).collect();
-    between("mean loss, %", 100.0 * mean(&few), 0.54, 0.94);
+/// One-way delays in ms by flow group and the time of sending.
+#[derive(Default)]
+struct Delays(Vec<(usize, u64, f64)>);
+
+impl Tap for Delays {
+    fn see(&mut self, now: Time, end: End, pkt: &Packet, _: &Blocks) {
+        if end == End::Server {
+            let delay = now.since(pkt.stamp).as_millis_f64();
+            self.0.push((usize::from(pkt.group.number), pkt.stamp.0, delay));
+        }
+    }
 }
 
-/// Driving: how much of the time nothing is received, and for how long.
+/// Round trips of pings ten times a second, in ms, in windows of 25 s: none where one of both ways lost it.
+fn pings(words: &str, seconds: f64) -> Vec<Vec<Option<f64>>> {
+    let home = medium(lab(seconds, 0.0), words, "pfifo", json!({}));
+    let home = cbr(home, "down", 0.000_78 * 8.0, 64, "home");
+    let home = cbr(home, "up", 0.000_78 * 8.0, 64, "home.up");
+    let mut seen = Delays::default();
+    let run = Run::from_json(&home.0.to_string()).expect("a run");
+    Simulation::tapped(&run, &mut seen).expect("a run").run();
+    let mut ways = vec![[None; 2]; (10.0 * seconds) as usize];
+    for (group, sent, delay) in seen.0 {
+        ways[(sent / 100_000_000) as usize][group] = Some(delay);
+    }
+    let round: Vec<_> = ways.iter().map(|way| Some(way[0]? + way[1]?)).collect();
+    round.chunks_exact(250).map(<[_]>::to_vec).collect()
+}
+
+/// Pings against Starlink-on-the-Road, at rest and on drives.
+#[test]
+fn leo_pings_as_measured() {
+    let median = |mut of: Vec<f64>| {
+        of.sort_by(f64::total_cmp);
+        of[of.len() / 2]
+    };
+    for (words, seconds, clean, loss, longest) in [
+        ("leo", 15_000.0, [0.44, 0.58], [0.54, 0.94], [50.0, 74.0]),
+        ("leo moving", 30_000.0, [0.19, 0.33], [2.9, 4.9], [61.0, 91.0]),
+    ] {
+        let windows = pings(words, seconds);
+        let (mut above, mut range, mut rates) = (Vec::new(), Vec::new(), Vec::new());
+        for window in &windows {
+            let some: Vec<f64> = window.iter().flatten().copied().collect();
+            rates.push(1.0 - some.len() as f64 / window.len() as f64);
+            if !some.is_empty() {
+                let least = some.iter().copied().fold(f64::INFINITY, f64::min);
+                above.push(mean(&some) - least);
+                range.push(some.iter().copied().fold(0.0, f64::max) - least);
+            }
+        }
+        let none = rates.iter().filter(|rate| **rate == 0.0).count() as f64 / rates.len() as f64;
+        between(&format!("{words}: windows without loss"), none, clean[0], clean[1]);
+        // At rest without the tests of which a fifth is lost.
+        let most = if words == "leo" { 0.2 } else { 1.1 };
+        let few: Vec<f64> = rates.iter().copied().filter(|rate| *rate < most).collect();
+        between(&format!("{words}: mean loss, %"), 100.0 * mean(&few), loss[0], loss[1]);
+        between(&format!("{words}: mean less minimum, ms"), median(above), 8.4, 12.4);
+        between(&format!("{words}: longest less least, ms"), median(range), longest[0], longest[1]);
+    }
+}
+
+/// Driving: an obstruction loses what is sent downlink, and lets uplink through. What waits for its end waits for `hold` at most.
 #[test]
 fn leo_moving_is_obstructed() {
-    let home = medium(
-        lab(60_000.0, 0.0).with("sample_ns", 1_000_000_000_u64),
-        "leo moving down 200kbit p-ho 0",
-        "pfifo limit 5",
-        json!({}),
-    );
-    let r = cbr(home, "udp", 0.4, 1200, "home").run();
-    let rates: Vec<f64> = r.flow_series("udp", "rate_mbps").into_iter().map(|(_, v)| v).collect();
-    let zero = rates.iter().filter(|rate| **rate == 0.0).count() as f64 / rates.len() as f64;
-    between("seconds without anything", zero, 0.13, 0.19);
+    let run = |words: &str, path: &str, qdisc: &str| {
+        let lab = lab(30_000.0, 0.0).with("sample_ns", 1_000_000_000_u64);
+        let home = medium(lab, &format!("leo moving {words}"), qdisc, json!({}));
+        cbr(home, "udp", 0.4, 1200, path).run()
+    };
+    let rates = |r: &Result| -> Vec<f64> {
+        r.flow_series("udp", "rate_mbps").into_iter().map(|(_, v)| v).collect()
+    };
+    let silent = |rates: &[f64]| {
+        rates.iter().filter(|rate| **rate == 0.0).count() as f64 / rates.len() as f64
+    };
+    let down = run("down 10mbit p-ho 0 obstructed 0.16 loss 0", "home", "pfifo");
+    let lost: u64 = down.0.losses.iter().map(|loss| loss.lost_packets).sum();
+    let part = lost as f64 / (lost as f64 + down.flow("udp").delivered_packets as f64);
+    between("lost downlink", part, 0.12, 0.18);
+    assert!(down.queue("home", "all").sojourn_ms_max.expect("packets") < 55.0);
+    let rates_down = rates(&down);
+    between("seconds without anything", silent(&rates_down), 0.07, 0.16);
     let mut runs: Vec<usize> =
-        rates.split(|rate| *rate > 0.0).map(<[f64]>::len).filter(|n| *n > 0).collect();
+        rates_down.split(|rate| *rate > 0.0).map(<[f64]>::len).filter(|n| *n > 0).collect();
     runs.sort_unstable();
     between("median outage, s", runs[runs.len() / 2] as f64, 1.0, 3.0);
+    let up = run("up 10mbit p-ho 0 obstructed 0.16", "home.up", "pfifo");
+    assert_eq!(silent(&rates(&up)), 0.0);
+}
+
+/// A frame is lost whole: at a high rate losses are few and long.
+#[test]
+fn leo_loses_frames() {
+    let home = medium(lab(40.0, 0.0), "leo loss 0.01 p-ho 0 down 2gbit", "pfifo", json!({}));
+    let mut seen = Delays::default();
+    // 10 packets in each frame of 1/750 s.
+    let lab = cbr(home, "udp", 90.84, 1500, "home");
+    let run = Run::from_json(&lab.0.to_string()).expect("a run");
+    let r = Result(Simulation::tapped(&run, &mut seen).expect("a run").run());
+    let lost: u64 = r.0.losses.iter().map(|loss| loss.lost_packets).sum();
+    agrees("part that is lost", lost as f64 / (lost + seen.0.len() as u64) as f64, 0.01, 0.25);
+    let gap = 1514.0 * 8.0 / 90.84e6 * 1e9;
+    let jumps = seen.0.windows(2).filter(|two| (two[1].1 - two[0].1) as f64 > 1.5 * gap).count();
+    between("packets of a loss", lost as f64 / jumps as f64, 9.0, 11.0);
+}
+
+/// Several connections get more than one, which takes each loss for congestion: 1 to 1.5 to 2.3 of 1, 4 and 8
+/// (Satellite-vs-Cellular, where obstructions take 16 % of the time).
+#[test]
+#[ignore = "slow"]
+fn leo_several_connections() {
+    let goodput = |count: u32| {
+        let of_seed = |seed: u64| {
+            let lab = lab(120.0, 10.0).with("seed", seed);
+            let words = "leo moving obstructed 0.16";
+            let mut home =
+                download(medium(lab, words, "bfifo limit 3500000", json!({})), "f", "cubic", 20.0);
+            home.0["flows"][0]["count"] = json!(count);
+            home.run().flow("f").goodput_mbps
+        };
+        mean(&(1..=6).map(of_seed).collect::<Vec<_>>())
+    };
+    let [one, four, eight] = [1, 4, 8].map(goodput);
+    between("four to one", four / one, 1.2, 1.9);
+    between("eight to one", eight / one, 1.4, 2.6);
 }
 
 /// One sender with more than the channel carries, in packets of 1500 B of IP: the closed form of a cycle, in Mbit/s of UDP
@@ -1241,6 +1324,68 @@ fn nr_uplink_asks() {
     // With a grant of 50 B a second one follows; prescheduled none.
     between("a period of 20 ms, two grants", wait("sr 20ms"), 19.0, 25.0);
     between("prescheduled", wait("prescheduled 200"), 1.5, 4.0);
+}
+
+/// Upstream the wait for a grant is access, and a queue counts what it waits beyond: a step of 1 ms marks nothing while the
+/// queue is not standing. With a full queue both together are the backlog over the rate (Little's law).
+#[test]
+fn nr_uplink_counts_the_standing_queue() {
+    let run = |mbps: f64, qdisc: &str| {
+        let home = medium(lab(10.0, 1.0), "nr bler 0 core 0s", qdisc, json!({}));
+        let mut home = cbr(home, "udp", mbps, 1200, "home.up");
+        home.0["flows"][0]["ecn"] = json!("ect1");
+        home.run()
+    };
+    let r = run(10.0, "dualpi2 step_thresh 1ms");
+    let f = r.flow("udp");
+    between("CE, %", f.ce_pct.expect("packets"), 0.0, 0.5);
+    between("wait in the queue, ms", f.queue_ms_mean.expect("packets"), 0.0, 0.2);
+    // A report and a grant take 12 slots at the least, and patterns last 10.
+    between("wait for grants, ms", f.access_ms_mean.expect("packets"), 5.0, 11.0);
+    let r = run(40.0, "pfifo limit 200");
+    let f = r.flow("udp");
+    let wait = f.queue_ms_mean.expect("packets") + f.access_ms_mean.expect("packets");
+    agrees("full queue, ms", wait, 200.0 * 1214.0 * 8.0 / f.rate_mbps * 1e-3, 0.03);
+}
+
+/// A controller of a call fills an uplink behind a threshold of 10 ms. HARQ takes a tenth.
+#[test]
+#[ignore = "slow"]
+fn nr_uplink_of_a_call() {
+    for (cc, kind) in [("scream", "media"), ("prague", "tcp")] {
+        let words = "nr 100MHz mcs-up 19";
+        let capacity = access::parse(words).expect("words").rates()[1].bps() as f64 * 1e-6;
+        let queue = "codel ce_threshold 10ms";
+        let home = medium(lab(30.0, 10.0), words, queue, json!({}));
+        let spec = json!({"name": "f", "kind": kind, "cc": cc, "rtt_ns": ns(0.03), "path": ["home.up"],
+            "reverse_path": ["home"], "rate_bps": bps(150.0), "rate_start_bps": bps(5.0),
+            "interval_ns": ns(1.0 / 60.0)});
+        let f = flow(home, spec).run();
+        let f = f.flow("f");
+        between(&format!("{cc}: part of the link"), f.goodput_mbps / capacity, 0.65, 0.95);
+        between(&format!("{cc}: CE, %"), f.ce_pct.expect("packets"), 0.0, 5.0);
+    }
+}
+
+/// Drives: coefficient of variation 1.98, autocorrelation .45 after 10 s, and 9 % of seconds without anything, as published
+/// for a set of them.
+#[test]
+#[ignore = "slow"]
+fn nr_drive_as_measured() {
+    let (mut all, mut empty) = (Vec::new(), Vec::new());
+    for seed in 1..=8_u64 {
+        let lab = lab(20_000.0, 0.0).with("sample_ns", 1_000_000_000_u64).with("seed", seed);
+        let home = medium(lab, "nr fdd rate 40mbit drive bler 0", "pfifo", json!({}));
+        let r = cbr(home, "udp", 0.02, 111, "home").run();
+        all.extend(series(&r, "home", "capacity_mbps"));
+        empty.extend(r.flow_series("udp", "rate_mbps").into_iter().map(|(_, rate)| rate));
+    }
+    let (m, v) = (mean(&all), variance(&all));
+    between("cv", v.sqrt() / m, 1.75, 2.25);
+    let pairs: Vec<f64> = (10..all.len()).map(|i| (all[i] - m) * (all[i - 10] - m) / v).collect();
+    between("autocorrelation after 10 s", mean(&pairs), 0.38, 0.52);
+    let empty = empty.iter().filter(|rate| **rate == 0.0).count() as f64 / empty.len() as f64;
+    between("seconds without anything", empty, 0.07, 0.11);
 }
 
 /// HARQ disorders blocks, and packets arrive in order: a sender without losses repeats nothing.

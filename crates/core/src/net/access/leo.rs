@@ -39,12 +39,16 @@ const SLOT_CV: [f64; 2] = [0.18, 0.36];
 const DRIFT_CV: [f64; 2] = [0.181, 0.166];
 const SECOND_CV: [f64; 2] = [0.074, 0.068];
 const DRIFT_TAU: Span = Span::from_secs(8);
-/// Obstructions of a moving terminal: short ones and, seldom, long ones. Of the seconds in which nothing arrives, 16 % of
-/// all, runs have a median of 2 s and a 95th percentile of 50 s (Satellite-vs-Cellular).
-const LONG_OBSTRUCTIONS: f64 = 0.08;
-const SHORT_MEAN: Span = Span::from_millis(1500);
-const LONG_MEAN: Span = Span::from_secs(40);
-const CLEAR_MEAN: Span = Span::from_millis(19_400);
+/// Frames of the downlink per second (Humphreys et al., Signal structure of the Starlink Ku-band downlink, 2023).
+const FRAMES: u64 = 750;
+/// While moving the path is another one each second: shadowing in the open has a deviation of 1.14 dB (TR 38.811, table
+/// 6.6.2-3, suburban and rural at 30 degrees), and a decibel is 9.3 % of Shannon's rate at a ratio of 9 dB.
+const SHADOW_CV: f64 = 1.14 * 0.093;
+/// Obstructions of a moving terminal have a lognormal length, as the states of a satellite's path have in ITU-R P.681. The
+/// mean and how often they come follow from the drives' pings (Starlink-on-the-Road), the deviation of the logarithm from
+/// runs of seconds without anything, with a median of 2 s and a 95th percentile of 50 s (Satellite-vs-Cellular).
+const OBSTRUCTION_MEAN: Span = Span::from_millis(800);
+const OBSTRUCTION_DEVIATION: f64 = 1.6;
 
 params! {
     pub struct LeoConfig {
@@ -54,21 +58,25 @@ params! {
         up: Rate = Rate::from_bps(19_000_000), rate(), "TMA 2024, data";
         /// round trip between ground station and point of presence
         pop: Span = Span::from_millis(10), any_time(), "";
-        /// mean wait for the medium's frames in a round trip
+        /// mean wait uplink for the next grant
         jitter: Span = Span::from_millis(10), any_time(), "TMA 2024, data";
-        /// probability of an outage at the beginning of a slot
-        handover: f64 = 0.38, probability().called(&["p-ho"]), "TMA 2024, data";
+        /// probability of an outage at the beginning of a slot: 0.38 of one that pings show, which is longer than hold
+        handover: f64 = 0.45, probability().called(&["p-ho"]), "TMA 2024, data";
         /// mean length of an outage
         outage: Span = Span::from_millis(310), some_time(), "TMA 2024, data";
         /// probability that an outage loses what is sent meanwhile; otherwise the packets wait
         lossy: f64 = 0.9, probability().called(&["p-loss"]), "TMA 2024, data";
-        /// probability that a packet is lost at any other time
-        loss: f64 = 0.0002, probability(), "";
+        /// longest wait of a packet for the end of an outage that loses what is sent
+        hold: Span = Span::from_millis(50), any_time(), "APNIC 2024";
+        /// probability that a frame of 1/750 s is lost at any other time, with the packets that begin in it
+        loss: f64 = 0.0002, probability(), "TMA 2024, data";
+        /// with moving: part of the time in which the downlink is obstructed
+        obstructed: f64 = 0.031, real("PART", "a number from 0 to 0.9", |p| (0.0..=0.9).contains(&p), (0.0, 0.5)), "TMA 2024, data";
         /// second of the minute at which the run begins
         second: u32 = 0, count(0..=59), "";
         moving: bool = false, words([
             ("fixed", false, "nothing stands between the dish and the sky"),
-            ("moving", true, "obstructions, as while driving"),
+            ("moving", true, "the downlink is obstructed at times, as while driving"),
         ]), "";
         calm: bool = false, words([
             ("varying", false, "delay, rate and loss are random"),
@@ -125,6 +133,10 @@ struct Direction {
     rng: Rng,
     /// Of the packets' waits and losses.
     packets: Rng,
+    /// The next grant, at which all goes that was sent before.
+    grant: Time,
+    /// The frame in which the last packet began, by its number and one more, and whether it is lost.
+    frame: (u64, bool),
     mean: f64,
     slot: f64,
     drift: Ar1,
@@ -153,7 +165,7 @@ struct Leo {
     /// When the rates change next.
     tick: Time,
     /// Without service before now, and since the last sample of each direction.
-    dark_until: Time,
+    dark_until: [Time; 2],
     dark: [Span; 2],
 }
 
@@ -165,6 +177,8 @@ impl Leo {
             Direction {
                 rng,
                 packets: place.stream("leo packets", way as u64),
+                grant: Time::ZERO,
+                frame: (0, false),
                 mean: mean.bps() as f64,
                 slot: 0.0,
                 drift,
@@ -186,7 +200,7 @@ impl Leo {
             obstructions: place.stream("leo obstructions", 0),
             sky_changes: Time::NEVER,
             tick: Time::ZERO,
-            dark_until: Time::ZERO,
+            dark_until: [Time::ZERO; 2],
             dark: [Span::ZERO; 2],
             config,
         };
@@ -236,7 +250,9 @@ impl Leo {
         if !self.config.calm && is_out < self.config.handover {
             let loses = loses < self.config.lossy;
             self.outage = Outage { from: now, until: now + length, loses };
-            self.darken(now, now + length);
+            for way in WAYS {
+                self.darken(way, now, now + length);
+            }
         }
     }
 
@@ -249,6 +265,10 @@ impl Leo {
             let factors = math::lognormal(SLOT_CV[i], way.slot)
                 * math::lognormal(DRIFT_CV[i], way.drift.deviate)
                 * math::lognormal(SECOND_CV[i], noise);
+            let factors = match self.config.moving {
+                true => factors * math::lognormal(SHADOW_CV, way.rng.normal()),
+                false => factors,
+            };
             let rate = if calm { way.mean } else { way.mean * factors };
             way.rate = Rate::from_bps((rate as u64).max(1000));
         }
@@ -256,24 +276,33 @@ impl Leo {
 
     /// The next obstruction, after `now`.
     fn obstruct(&mut self, now: Time) {
-        let from = now + self.obstructions.exponential(CLEAR_MEAN);
-        let is_long = self.obstructions.unit() < LONG_OBSTRUCTIONS;
-        let mean = if is_long { LONG_MEAN } else { SHORT_MEAN };
-        let length = self.obstructions.exponential(mean).max(Span(1));
-        self.obstruction = Outage { from, until: from + length, loses: false };
+        let mean = OBSTRUCTION_MEAN.0 as f64;
+        let clear = match self.config.obstructed {
+            0.0 => return self.sky_changes = Time::NEVER,
+            part => Span((mean * (1.0 - part) / part) as u64),
+        };
+        let from = now + self.obstructions.exponential(clear);
+        let deviate = OBSTRUCTION_DEVIATION * self.obstructions.normal();
+        let length =
+            mean * math::exp(deviate - OBSTRUCTION_DEVIATION * OBSTRUCTION_DEVIATION / 2.0);
+        let until = from + Span(length as u64).max(Span(1));
+        self.obstruction = Outage { from, until, loses: true };
         self.sky_changes = from;
     }
 
-    fn darken(&mut self, from: Time, until: Time) {
-        let from = from.max(self.dark_until);
-        self.dark.iter_mut().for_each(|dark| *dark += until.since(from));
-        self.dark_until = self.dark_until.max(until);
+    fn darken(&mut self, way: Way, from: Time, until: Time) {
+        let dark_until = &mut self.dark_until[way as usize];
+        self.dark[way as usize] += until.since(from.max(*dark_until));
+        *dark_until = until.max(*dark_until);
     }
 
     /// The next packet of a direction.
     fn send(&mut self, now: Time, way: Way, sides: &mut Sides) {
-        let holds = |outage: &Outage| outage.is_at(now) && !outage.loses;
-        let held = [self.outage, self.obstruction].into_iter().filter(holds).map(|o| o.until);
+        let above = if way == Way::Down { self.obstruction } else { Outage::NONE };
+        let outages = [self.outage, above].into_iter().filter(|outage| outage.is_at(now));
+        let (hold, is_out) = (self.config.hold, outages.clone().next().is_some());
+        let held = outages.map(|o| (o.until, o.loses && o.until.since(now) > hold));
+        let held = held.filter(|(_, is_lost)| !is_lost).map(|(until, _)| until);
         let direction = &mut self.ways[way as usize];
         if let Some(until) = held.max() {
             direction.due = until;
@@ -285,15 +314,18 @@ impl Leo {
         let sent = now + took;
         direction.free = sent;
         direction.due = sent;
-        let lost = direction.packets.unit();
-        let wait = direction.packets.below(self.config.jitter.0);
+        let frame = now.0 / 1000 * FRAMES / 1_000_000 + 1;
+        if direction.frame.0 != frame {
+            direction.frame = (frame, direction.packets.unit() < self.config.loss);
+        }
         let is_random = !self.config.calm;
-        let is_lost = is_random && lost < self.config.loss;
-        if is_lost || (self.outage.is_at(now) && self.outage.loses) {
+        if is_out || (is_random && direction.frame.1) {
             return sides.lose(now, way, &pkt);
         }
-        let wait = if is_random { Span(wait) } else { Span::ZERO };
-        let at = sent + self.path(now) + wait;
+        if is_random && way == Way::Up && direction.grant < sent {
+            direction.grant = sent + direction.packets.exponential(self.config.jitter);
+        }
+        let at = sent.max(direction.grant) + self.path(now);
         sides.deliver(way, pkt, Stages { pulled: now, sent: now, arrived: at }, at);
     }
 }
@@ -319,7 +351,7 @@ impl Medium for Leo {
         if self.sky_changes <= now {
             match self.obstruction.is_at(now) {
                 true => {
-                    self.darken(now, self.obstruction.until);
+                    self.darken(Way::Down, now, self.obstruction.until);
                     self.sky_changes = self.obstruction.until;
                 }
                 false => self.obstruct(now),
