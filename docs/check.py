@@ -123,9 +123,9 @@ def alarms(cards: int, only: Collection[str] = ()) -> dict[str, int]:
 def main(wanted: list[str]) -> None:
     """Bring the page up to date, or print the false alarms."""
     if wanted[:1] == ["alarms"]:
-        cards = int(wanted[1]) if len(wanted) > 1 else 100
-        for name, count in alarms(cards).items():
-            print(f"{name or 'any'}: {count} of {cards}")
+        judged = int(wanted[1]) if len(wanted) > 1 else 100
+        for name, count in alarms(judged).items():
+            print(f"{name or 'any'}: {count} of {judged}")
         return
     for name in wanted or names():
         found = card(name)
