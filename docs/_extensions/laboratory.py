@@ -151,8 +151,8 @@ def _live_page() -> str | None:
     return text if page.simulates(text) else None
 
 
-def _keep_live_page(app: Sphinx, _failed: Exception | None) -> None:
-    if (text := _live_page()) is not None and app.builder.format == "html":
+def _keep_live_page(app: Sphinx, failed: Exception | None) -> None:
+    if failed is None and (text := _live_page()) is not None and app.builder.format == "html":
         (Path(app.outdir) / _LIVE).write_text(text, encoding="utf-8")
 
 
