@@ -424,7 +424,7 @@ def test_a_change_begins_the_means_anew_and_the_preset_says_so(served: str, visi
     page.runs_until(1)
     note, look = page.tab.locator(".headline .of"), page.tab.locator("#look")
     (seconds,) = re.findall(r"^Means of the last ([\d.]+) s$", note.inner_text())
-    assert 1 <= float(seconds) < 20, "no longer than the run so far"
+    assert 0 < float(seconds) < 20, "no longer than the run so far, and the note may be a moment behind its clock"
     page.tab.locator("#link-bottleneck-qdisc-codel").click()
     page.tab.get_by_text("Means since the change", exact=True).wait_for()
     assert look.inner_text().startswith("Changed from the preset")
