@@ -146,7 +146,7 @@ function qdiscField(id: string, vocabulary: () => Vocabulary | null, put: (qdisc
   };
   async function apply(qdisc: string): Promise<void> {
     input.value = qdisc;
-    wrong.say(await put(qdisc.trim()));
+    wrong.say(withoutUnit(qdisc, vocabulary()?.qdiscs ?? []) ?? (await put(qdisc.trim())));
   }
   input.addEventListener("focus", complete);
   input.addEventListener("input", complete);
@@ -180,11 +180,36 @@ function kindOf(qdisc: string): string {
   return qdisc.trim().split(/\s+/)[0] ?? "";
 }
 
+/** The unit that people mean, by what a parameter's value is called. */
+const USUAL = [
+  ["TIME", "ms"],
+  ["RATE", "mbit"],
+  ["PERCENT", "%"],
+] as const;
+
 interface Parameter {
   keyword: string;
   value: string;
   default: string;
   help: string;
+}
+
+/** Which time, rate or percentage has no unit, and what to write, as an experiment file is refused. */
+export function withoutUnit(text: string, qdiscs: readonly Described[]): string | null {
+  const [name, ...words] = text.trim().split(/\s+/);
+  const parameters = (qdiscs.find((one) => one.name === name)?.parameters ?? []) as Parameter[];
+  for (const [place, word] of words.entries()) {
+    const keyword = words[place - 1];
+    const value = parameters.find((one) => one.keyword === keyword)?.value ?? "";
+    // A bare number counts bytes where a parameter takes them, too.
+    const unit =
+      value.includes("|BYTES") || value.includes("BYTES|")
+        ? undefined
+        : USUAL.find(([kind]) => value.includes(kind))?.[1];
+    if (unit && /^\d+(\.\d+)?$/.test(word) && Number(word) !== 0)
+      return `"${keyword} ${word}" has no unit; write one, such as "${keyword} ${word}${unit}"`;
+  }
+  return null;
 }
 
 /** What may stand in the place of the last word, with what precedes it, and a line about each. */

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { completions } from "../controls/link";
+import { completions, withoutUnit } from "../controls/link";
 import { SLIDERS } from "../controls/medium";
 import { COUNTS, logarithmic, nearestIndex } from "../controls/scale";
 import { toJson } from "../json";
@@ -128,6 +128,23 @@ test("a tc string is completed word by word", () => {
   expect(values("pie ")).toEqual(["pie target 15ms", "pie ecn"]);
   expect(values("pie ecn t")).toEqual(["pie ecn target 15ms"]);
   expect(values("pie target ")).toEqual(["pie target 15ms"]);
+});
+
+test("a typed queue needs units, as in a file", () => {
+  const parameters = [
+    { keyword: "target", value: "TIME", default: "15ms", help: "" },
+    { keyword: "limit", value: "TIME|BYTES", default: "100ms", help: "" },
+    { keyword: "flows", value: "NUMBER", default: "1024", help: "" },
+    { keyword: "classic_protection", value: "PERCENTAGE", default: "10%", help: "" },
+  ];
+  const qdiscs = [{ name: "aqm", summary: "", parameters }];
+  for (const [text, unit] of [
+    ["aqm target 5", '"target 5ms"'],
+    ["aqm flows 8 classic_protection 25", '"classic_protection 25%"'],
+  ] as const)
+    expect(withoutUnit(text, qdiscs)).toContain(unit);
+  for (const text of ["aqm target 5ms", "aqm target 0", "aqm limit 1500", "aqm flows 8", "other target 5"])
+    expect(withoutUnit(text, qdiscs)).toBeNull();
 });
 
 test("the rates of an encoder are at most its highest, and an address that asks for more is told so", () => {
