@@ -369,6 +369,9 @@ def _verdict(connection: duckdb.DuckDBPyConnection, claim: Claim) -> tuple[str, 
     match rows[0][0]:
         case None:
             return "undecided", evidence
+        case False if claim.kind != "requirement" and evidence and set(evidence.values()) == {None}:
+            # In SQL, NULL AND false is false: a count of the rows refutes nothing where there are none.
+            return "undecided", evidence
         case bool(holds):
             return ("holds" if holds else "fails"), evidence
         case other:
