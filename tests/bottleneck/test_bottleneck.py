@@ -253,7 +253,7 @@ def test_the_server_knows_both_addresses(tmp_path: Path, capfd: pytest.CaptureFi
 def test_what_is_no_log(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "x.log"
     assert main(["replay", str(file)]) == 2
-    assert "cannot be read" in capfd.readouterr().err
+    assert "there is no such file" in capfd.readouterr().err
     file.write_text("{}\n")
     assert main(["replay", str(file)]) == 2
     assert "is no log" in capfd.readouterr().err

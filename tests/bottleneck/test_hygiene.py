@@ -177,7 +177,7 @@ MISTAKES: list[tuple[list[str], tuple[str, str], int, str]] = [
     ([*BOTTLENECK, "--late", "0ms", *TRUE], ("", ""), 2, "must be above 0"),
     ([*BOTTLENECK, "--access", "fast", *TRUE], ("", ""), 2, "--access fast"),
     ([*BOTTLENECK, "--no-such", *TRUE], ("", ""), 2, "--no-such"),
-    (["replay", "NOWHERE"], ("", ""), 2, "cannot be read"),
+    (["replay", "NOWHERE"], ("", ""), 2, "there is no such file; give"),
     (["replay", "FILE"], ("", ""), 2, "is no log"),
     (["replay", "FOLDER"], ("", ""), 2, ""),
     (REAL, ('cc = "cubic"', 'cc = "prague"'), 2, 'no congestion control "prague"'),

@@ -75,7 +75,7 @@ def test_it_is_as_if_the_file_said_so(file: Path, changes: dict[str, Value], old
         ("flow.a.cc=ren", 'flow "a": cc = "ren"'),
         ("flow.a.rtt=20", 'flow "a": rtt = 20 has no unit'),
         ("dur=5s", 'dur = "5s" is not a key here; did you mean "duration"?'),
-        ("aq=DualPI2", "aq is neither a key nor a factor; did you mean --set aqm=VALUE?"),
+        ("aq=DualPI2", "--set aq is neither a key nor a factor; did you mean --set aqm=VALUE?"),
         ("aqm=DualPI", 'aqm = "DualPI" is not a level of this factor; did you mean "DualPI2"?'),
         ("link.home.qdisc=pie", "the sweep sets link.home.qdisc in each run; choose there: --set aqm=LEVEL"),
         ("link.*.rate=5Mbit", "the sweep sets link.home.rate in each run; choose there: --set link.home.rate=VALUE"),

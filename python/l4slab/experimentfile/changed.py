@@ -39,7 +39,7 @@ def changed(text: str, changes: Mapping[str, Value], file: Path) -> str:
         try:
             _change(document, key, value)
         except _Mistake as mistake:
-            raise InputError(str(mistake), file=file, key=key) from None
+            raise InputError(str(mistake), file=file, key=f"--set {key}") from None
     return tomlkit.dumps(document)
 
 

@@ -190,5 +190,7 @@ def replay(log: Path) -> dict[str, Any]:
 
     Raises InputError.
     """
+    if not log.is_file():
+        raise InputError("there is no such file; give the one that l4slab bottleneck --log has written", file=log)
     found: dict[str, Any] = forwarder.told(_core.replay_log(log), log)
     return found
