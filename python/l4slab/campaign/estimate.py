@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import io
 import time
+from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from math import inf
 from typing import Any
 
@@ -99,13 +102,14 @@ def _work(runs: Sequence[Run], packets: float, simulator_s: float) -> Work:
 
 def estimate(runs: Sequence[Run]) -> Estimate:
     """From short versions of some of the runs, scaled by their durations and samples."""
-    seconds = packets = samples = 0.0
+    seconds = begun = packets = samples = 0.0
     series = []
     computed = [group[0] for group in grouped(runs)]
     tried = list(_tried(computed))
     for description, alike in tried:
-        short, recording, took, longer = _try(description, _MOST_PACKETS / len(tried))
-        seconds += took * longer * alike
+        short, recording, once, steady, longer = _try(description, _MOST_PACKETS / len(tried))
+        begun += once / len(tried)
+        seconds += steady * longer * alike
         packets += sum(recording.links.filter(queue="all")["arrived_packets"]) * longer * alike
         series.append(recording.series)
         samples += _samples(short)
@@ -116,7 +120,7 @@ def estimate(runs: Sequence[Run]) -> Estimate:
     # A run has only a few rows of the other tables.
     tables = size / samples * sum(_samples(run.description) for run in runs) + 3000 * len(runs)
     engine = get_engine(runs[0].engine)
-    seconds = engine.estimate(_work(computed, packets, seconds))
+    seconds = engine.estimate(_work(computed, packets, seconds + begun * len(computed)))
     captures = engine.captured_bytes * packets * sum(run.captures for run in computed) / len(computed)
     largest = max(memory.needed(run) for run in computed)
     return Estimate(seconds, tables, captures, largest, engine.virtual_time)
@@ -134,41 +138,59 @@ def _tried(runs: Sequence[Run]) -> Iterator[tuple[Description, float]]:
     groups = list(alike.values()) if len(alike) <= 2 * _TRIED else [list(runs)]
     for group in groups:
         few = min(len(group), max(1, round(_TRIED * len(group) / len(runs))))
-        tried = [group[(2 * n + 1) * len(group) // (2 * few)].description for n in range(few)]
-        # By packets, because a few of the runs of a sweep over rates do not have its mean rate.
-        times = sum(bounds.packets(run.description) for run in group) / sum(map(bounds.packets, tried))
-        for description in tried:
-            yield description, times
+        yield from _quantiles([run.description for run in group], few)
 
 
-def _try(description: Description, most_packets: float) -> tuple[Description, Recording, float, float]:
-    """A short version of a run, its recording, the processor seconds it took, and how many times as much the run is."""
+def _quantiles(runs: Sequence[Description], few: int) -> Iterator[tuple[Description, float]]:
+    """At most so many of these runs, each of which stands for as many packets as the others: in a sweep over rates, few
+    runs have most of the packets.
+    """
+    ordered = sorted(runs, key=bounds.packets)
+    reached = list(accumulate(map(bounds.packets, ordered)))
+    each = reached[-1] / few
+    chosen = Counter(bisect_left(reached, (n + 0.5) * each) for n in range(few))
+    for place, parts in chosen.items():
+        yield ordered[place], parts * each / bounds.packets(ordered[place])
+
+
+def _try(description: Description, most_packets: float) -> tuple[Description, Recording, float, float, float]:
+    """A short version of a run and its recording, the processor seconds that any version of it takes (for its set-up
+    and its slow start), those that grow with its duration, and how many times as much of these the run takes.
+    """
     for shortest_ns in (_SHORTEST_NS, _LONGER_NS):
         short = _shortened(description, most_packets, shortest_ns)
-        started = time.thread_time()
-        recording = get_engine(DEFAULT).execute(canonical_json(short))
-        took = time.thread_time() - started
+        half, _ = _executed(short | {"duration_ns": max(short["duration_ns"] // 2, 1)})
+        took, recording = _executed(short)
         times = description["duration_ns"] / short["duration_ns"]
         longer = _longer(recording, times)
         # A deep queue overflows when slow start ends. A longer version tells that from drops that keep growing.
         if longer < 2 * times:
             break
-    return short, recording, took, longer
+    steady = max(2 * (took - half), 0)
+    return short, recording, max(took - steady, 0), steady, longer
+
+
+def _executed(description: Description) -> tuple[float, Recording]:
+    """The processor seconds of a run, and its recording."""
+    started = time.thread_time()
+    recording = get_engine(DEFAULT).execute(canonical_json(description))
+    return time.thread_time() - started, recording
 
 
 def _longer(recording: Recording, longer: float) -> float:
     """How many times as much work a run is that lasts `longer` times as long as this one.
 
     The packets that links deliver grow with the time. Drops may grow faster, because a sender that ignores losses sends
-    ever more. More drops in the second half than in the first are taken for a rate that keeps growing.
+    ever more. More drops in the last quarter than in the third are taken for a rate that keeps growing; until then
+    queues fill.
     """
     flows = recording.series.filter(pl.col("flow").is_not_null())
-    late = 2 * pl.col("time_s") > pl.col("time_s").max()
+    quarter = (4 * pl.col("time_s") / pl.col("time_s").max()).ceil()
     dropped = pl.col("dropped_packets")
     growth, sent = flows.select(
-        dropped.filter(late).sum() - dropped.filter(~late).sum(), pl.col("sent_packets").sum()
+        dropped.filter(quarter == 4).sum() - dropped.filter(quarter == 3).sum(), pl.col("sent_packets").sum()
     ).row(0)
-    return longer + float(2 * max(growth, 0) * (longer**2 - longer) / max(sent, 1))
+    return longer + float(8 * max(growth, 0) * (longer**2 - longer) / max(sent, 1))
 
 
 def _samples(description: Description) -> float:
