@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from l4slab.experimentfile.wording import Place, Problem, show, told
 from l4slab.sweep import Run, canonical_json
 
 VARIABLE = "L4SLAB_MEMORY"
+_MEMORY = replace(SIZE, example="8GiB")
 # Of the memory that this process may take: a run may need twice as much as is estimated.
 _PART = 0.5
 # Where the system does not say how much it has.
@@ -34,7 +36,7 @@ def available(memory: str | None = None) -> float:
     for given, name in ((memory, "--memory"), (os.environ.get(VARIABLE), VARIABLE)):
         if given:
             try:
-                return SIZE.parse(given)
+                return _MEMORY.parse(given)
             except ValueError as error:
                 raise InputError(f"{name} {given} {error}") from None
     return _PART * (system.available_memory() or _UNKNOWN_BYTES)
