@@ -1,9 +1,9 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
+import known from "../generated/defaults.json";
 import { runFromJson, toJson } from "../json";
 import type { FlowSpec, Run } from "../types";
 import { readAddress, writeAddress } from "./address";
-import known from "./defaults.json";
 import { FLOW } from "./keys";
 import { trialOf, trialSeed } from "./seed";
 import { endedAt, notYet, toToml } from "./toml";

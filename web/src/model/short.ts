@@ -1,5 +1,5 @@
 /** What a stored description has written out, in the words that a person would write. */
-import known from "./defaults.json";
+import known from "../generated/defaults.json";
 
 const QDISCS: ReadonlyMap<string, string> = new Map(Object.entries(known.qdiscs));
 
