@@ -11,7 +11,7 @@ import pytest
 from click.shell_completion import BashComplete
 from l4slab.cli import cli
 
-HEAVY = ("duckdb", "matplotlib", "numpy", "polars", "pydantic")
+HEAVY = ("duckdb", "matplotlib", "numpy", "polars", "pydantic", "rich.progress")
 PROGRAM = """
 import sys
 import l4slab.cli

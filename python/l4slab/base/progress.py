@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Protocol
-
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from typing import TYPE_CHECKING, Protocol
 
 from l4slab.base.numbers import counted
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress
 
 _LINE_EVERY_S = 10.0
 
@@ -70,15 +71,17 @@ def reporting(console: Console, total: int, workers: int) -> Iterator[Reporter]:
         yield Silent()
         return
     if console.is_terminal:
+        from rich import progress
+
         columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
+            progress.TextColumn("{task.description}"),
+            progress.BarColumn(),
+            progress.MofNCompleteColumn(),
+            progress.TimeElapsedColumn(),
+            progress.TextColumn("left"),
+            progress.TimeRemainingColumn(),
         )
-        with Progress(*columns, console=console) as bar:
+        with progress.Progress(*columns, console=console) as bar:
             yield _Bar(bar, total)
         return
     console.print(f"{counted(total, 'run')}, {workers} at a time")
@@ -95,8 +98,10 @@ def silent(what: str, part: float | None) -> None:
 def working(console: Console) -> Iterator[Told]:
     """A function that is told which step the work is at and, where it is known, how much of that step is done."""
     if console.is_terminal:
-        columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-        with Progress(*columns, console=console) as bar:
+        from rich import progress
+
+        columns = (progress.TextColumn("{task.description}"), progress.BarColumn(), progress.TimeElapsedColumn())
+        with progress.Progress(*columns, console=console) as bar:
             task = bar.add_task("", total=None)
             yield lambda what, part: bar.update(
                 task, description=what, total=None if part is None else 1.0, completed=part or 0.0

@@ -81,14 +81,14 @@ def out(stderr: bool = False) -> Console:
 
     # A pipe has no width; tables must not be folded to 80 columns there.
     has_width = (sys.stderr if stderr else sys.stdout).isatty() or "COLUMNS" in os.environ
-    return Console(stderr=stderr, width=None if has_width else tabular.WIDTH, highlight=False)
+    return Console(stderr=stderr, width=None if has_width else tabular.WIDTH, highlight=False, emoji=False)
 
 
 def err() -> Console:
     """The standard error output."""
     from rich.console import Console
 
-    return Console(stderr=True, highlight=False, soft_wrap=True)
+    return Console(stderr=True, highlight=False, emoji=False, soft_wrap=True)
 
 
 def progress() -> Console:
