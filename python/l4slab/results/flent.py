@@ -11,7 +11,7 @@ from __future__ import annotations
 import gzip
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -154,12 +154,16 @@ def _document(
         totals = zip(*(results[f"TCP {direction} sum"] for direction in _DIRECTIONS), strict=True)
         mean = math.fsum(means[f"TCP {direction} sum"] or 0.0 for direction in _DIRECTIONS)
         add("TCP totals", [math.fsum(value or 0.0 for value in column) for column in totals], mean)
+    metadata = _metadata(kinds, both, times) | {"TITLE": title, "DATA_FILENAME": name, "SERIES_META": about}
+    return {"version": _VERSION, "metadata": metadata, "x_values": times, "results": results, "raw_values": raw}
+
+
+def _metadata(kinds: Mapping[str, _Kind], both: bool, times: Sequence[float]) -> dict[str, object]:
     step = times[1] - times[0] if len(times) > 1 else times[0] if times else 1.0
     length = times[-1] if times else 0.0
     streams = {kind.name: kind.singles for kind in kinds.values()}
-    metadata = {
+    return {
         "NAME": _test(kinds, both),
-        "TITLE": title,
         "NOTE": "a run of l4slab; its clock starts at TIME, a date without meaning",
         "TIME": _date(_START),
         "T0": _date(_START),
@@ -172,10 +176,7 @@ def _document(
         "IP_VERSION": 4,
         "TEST_PARAMETERS": {f"{way}_streams": str(streams.get(f"TCP {way}", 0)) for way in _DIRECTIONS},
         "FLENT_VERSION": _FLENT,
-        "DATA_FILENAME": name,
-        "SERIES_META": about,
     }
-    return {"version": _VERSION, "metadata": metadata, "x_values": times, "results": results, "raw_values": raw}
 
 
 _DIRECTIONS = ("upload", "download")
