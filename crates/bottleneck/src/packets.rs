@@ -17,8 +17,8 @@ use l4slab_io::frame::MAX_HEADERS;
 use serde::Deserialize;
 
 use crate::Refused;
-use crate::frame::{IPV6, set_ecn};
-use crate::log::{IS_CORRUPT, Reader, Record};
+use crate::frame::{Ends, IPV6, set_ecn};
+use crate::log::{Arrival, IS_CORRUPT, Reader, Record};
 
 /// `struct format` of lab.c.
 const MAGIC: &[u8; 8] = b"l4slab\0\0";
@@ -83,6 +83,27 @@ struct Pair {
     ready: u64,
     last: u64,
     was_opened: bool,
+}
+
+impl Pair {
+    /// A packet of the data's sender.
+    fn sent(&mut self, at: Time, ends: &Ends) {
+        let (opens, goes_on) = match ends.protocol {
+            TCP => (ends.opening & SYN != 0, ends.opening & SYN == 0),
+            UDP => {
+                let form = ends.opening & LONG_HEADER;
+                (form == LONG_HEADER, form == SHORT_HEADER)
+            }
+            _ => (false, false),
+        };
+        if self.first.is_none() {
+            (self.first, self.was_opened) = (Some(at.0), opens);
+        }
+        if self.was_opened && goes_on && self.ready == 0 {
+            self.ready = at.0;
+        }
+        self.last = at.0;
+    }
 }
 
 /// A packet in the network.
@@ -217,6 +238,210 @@ fn ethernet(group: usize, side: usize) -> [u8; ETHERNET_HEADER as usize] {
     header
 }
 
+/// What a log adds up to.
+struct Summary<'a> {
+    run: &'a Run,
+    wanted: &'a Wanted,
+    /// Of each flow group, there and back.
+    paths: Vec<[Vec<Place>; 2]>,
+    /// Packets at each link, and then at each impairment that is asked for.
+    elements: Vec<Vec<Seen>>,
+    frames: Frames,
+    under: Vec<Under>,
+    pairs: Vec<Pair>,
+    numbers: HashMap<(usize, u8, [u16; 2]), usize>,
+    /// By link, flow and connection.
+    passed: HashMap<(usize, u16, u16), Passed>,
+}
+
+fn damaged() -> Refused {
+    Refused::input("is damaged: a packet of no flow group")
+}
+
+impl<'a> Summary<'a> {
+    fn new(run: &'a Run, wanted: &'a Wanted) -> Result<Summary<'a>, Refused> {
+        let transit = Transit::new(run).map_err(|e| Refused::input(e.to_string()))?;
+        let flows = 0..run.flows.len();
+        Ok(Summary {
+            run,
+            wanted,
+            paths: flows.map(|flow| [0, 1].map(|side| transit.path(flow, side))).collect(),
+            elements: vec![Vec::new(); run.links.len() + wanted.impairments.len()],
+            frames: Frames::default(),
+            under: Vec::new(),
+            pairs: Vec::new(),
+            numbers: HashMap::new(),
+            passed: HashMap::new(),
+        })
+    }
+
+    /// The number in `elements` of a place on a path.
+    fn element(&self, place: Option<&Place>, side: usize) -> Option<usize> {
+        match place? {
+            Place::Link(link) => Some(*link),
+            Place::Impair(impair) => {
+                let wanted = &self.wanted.impairments;
+                let of_file = wanted.iter().position(|one| *one == (*impair, side));
+                of_file.map(|n| self.run.links.len() + n)
+            }
+            Place::Rewrite => None,
+        }
+    }
+
+    /// The connection of a program's packet.
+    fn pair(&mut self, at: Time, group: usize, side: usize, ends: &Ends) -> Option<usize> {
+        let known = &self.wanted.groups[group];
+        if !known.is_program {
+            return None;
+        }
+        let protocol = ends.protocol;
+        let ports = from_sender(ends, side);
+        let number = *self.numbers.entry((group, protocol, ports)).or_insert_with(|| {
+            self.pairs.push(Pair { group, protocol, ports, ..Pair::default() });
+            self.pairs.len() - 1
+        });
+        if known.client_sends == (side == 0) {
+            self.pairs[number].sent(at, ends);
+        }
+        Some(number)
+    }
+
+    fn arrival(&mut self, at: Time, arrival: &Arrival) -> Result<(), Refused> {
+        let id = self.under.len() as u32;
+        let pkt = arrival.packet(id);
+        let (group, side) = (usize::from(pkt.group.number), usize::from(pkt.is_ack()));
+        if group >= self.wanted.groups.len() {
+            return Err(damaged());
+        }
+        let ends = arrival.ends;
+        let pair = self.pair(at, group, side, &ends);
+        let is_tcp_data = ends.protocol == TCP && pkt.flags.has(Flags::DATA);
+        let has_payload = is_tcp_data || ends.protocol == UDP;
+        let payload = if has_payload { pkt.payload } else { 0 };
+        let backward = if side == 1 { BACKWARD } else { 0 };
+        let seen = Seen {
+            flow: group as u16 + 1,
+            conn: pair.map_or(from_sender(&ends, side)[0], |pair| pair as u16),
+            id,
+            length: pkt.frame_len,
+            ecn: [pkt.ecn.get().bits(); 2],
+            kind: backward | if has_payload { PAYLOAD } else { 0 },
+            headers: (pkt.frame_len - payload).min(255) as u8,
+            sequence: if is_tcp_data { pkt.seq } else { id },
+            ..Seen::default()
+        };
+        let is_numbered = is_tcp_data && side == 0;
+        self.under.push(Under { group, side, pair, is_numbered, seen, at: Vec::new() });
+        self.frames.sent.push(at.0);
+        Ok(())
+    }
+
+    /// A packet leaves the element that it was in, and enters the next one of its path.
+    fn step(&mut self, step: &Step) -> Result<(), Refused> {
+        let Step { at, id, crossed, ecn, left, is_damaged } = *step;
+        let packet = self.under.get_mut(id).ok_or_else(damaged)?;
+        if let Some(inside) = crossed.checked_sub(1).and_then(|before| packet.take(before)) {
+            let seen = &mut self.elements[inside.element][inside.n];
+            let is_link = inside.element < self.run.links.len();
+            (seen.left, seen.behind) = (left.0, at.0 - left.0);
+            seen.ecn[1] = ecn;
+            seen.fate = if is_damaged { DAMAGED } else { 0 };
+            seen.fresh = match is_damaged {
+                true => 0,
+                false => u32::from(seen.length) - u32::from(seen.headers),
+            };
+            if packet.is_numbered && is_link && !is_damaged {
+                let key = (inside.element, seen.flow, seen.conn);
+                seen.fresh = self.passed.entry(key).or_default().add(seen.sequence, seen.fresh);
+            }
+        }
+        let packet = &self.under[id];
+        let place = self.paths[packet.group][packet.side].get(usize::from(crossed));
+        if let Some(element) = self.element(place, packet.side) {
+            let mut seen = packet.seen.clone();
+            (seen.came, seen.ecn[0]) = (at.0, ecn);
+            let n = self.elements[element].len();
+            self.under[id].at.push(Inside { crossed, element, n });
+            self.elements[element].push(seen);
+        }
+        Ok(())
+    }
+
+    /// Adds a record; false if it is the last one.
+    fn add(&mut self, record: &Record) -> Result<bool, Refused> {
+        match record {
+            Record::Arrival(at, arrival) => self.arrival(*at, arrival)?,
+            Record::Headers { bytes, .. } => self.frames.keep(bytes),
+            Record::Step { at, id, crossed, ecn, flags, left } => self.step(&Step {
+                at: *at,
+                id: *id as usize,
+                crossed: *crossed,
+                ecn: *ecn,
+                left: *left,
+                is_damaged: flags & IS_CORRUPT != 0,
+            })?,
+            Record::Loss { id, hop, why, .. } => {
+                let packet = self.under.get_mut(*id as usize).ok_or_else(damaged)?;
+                if let Some(inside) = packet.take(*hop) {
+                    self.elements[inside.element][inside.n].fate = u32::from(*why) + 1;
+                }
+            }
+            Record::Departure { due, written, id, ecn, flags } => {
+                let packet = self.under.get(*id as usize).ok_or_else(damaged)?;
+                if let Some(pair) = packet.pair {
+                    let last = &mut self.pairs[pair].last;
+                    *last = (*last).max(due.0);
+                }
+                if *written != Time::ZERO {
+                    self.frames.came.push((written.0, *id, *ecn, flags & IS_CORRUPT != 0));
+                }
+            }
+            // The engine changes nothing.
+            Record::Change(_) => {}
+            Record::End(_) => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Writes what the elements saw.
+    fn write(&self, folder: &Path) -> Result<(), Refused> {
+        let links = &self.run.links;
+        let unwritten =
+            |path: &Path, e| Refused::machine(format!("{} cannot be written: {e}", path.display()));
+        for (n, packets) in self.elements.iter().enumerate() {
+            let path = folder.join(match n.checked_sub(links.len()) {
+                None => format!("packets.{n}.bin"),
+                Some(impairment) => format!("impaired.{impairment}.bin"),
+            });
+            write_element(&path, packets, &self.wanted.groups).map_err(|e| unwritten(&path, e))?;
+            if links.get(n).is_some_and(|link| link.medium.is_some() || link.up_of.is_some()) {
+                let path = folder.join(format!("behind.{n}.bin"));
+                let times: Vec<u8> =
+                    packets.iter().flat_map(|seen| seen.behind.to_le_bytes()).collect();
+                std::fs::write(&path, times).map_err(|e| unwritten(&path, e))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A packet that has crossed so many elements of its path.
+struct Step {
+    at: Time,
+    id: usize,
+    crossed: u8,
+    ecn: u8,
+    /// When it left the queue of the last one.
+    left: Time,
+    is_damaged: bool,
+}
+
+/// The ports of a packet, its flow's sender first.
+fn from_sender(ends: &Ends, side: usize) -> [u16; 2] {
+    let [from, to] = ends.ports;
+    if side == 1 { [to, from] } else { [from, to] }
+}
+
 /// Writes `packets.N.bin` of each link of the log's run, `behind.N.bin` of each with a medium (for each packet the
 /// nanoseconds behind the queue, u64) and `impaired.N.bin` of each impairment into a folder, and captures;
 /// the connections of programs as lines for events.tsv.
@@ -224,162 +449,18 @@ fn ethernet(group: usize, side: usize) -> [u8; ETHERNET_HEADER as usize] {
 /// # Errors
 /// One sentence: the log or the folder.
 pub fn write(from: impl BufRead, wanted: &Wanted, folder: &Path) -> Result<Vec<String>, Refused> {
-    let groups = &wanted.groups;
     let mut log = Reader::new(from)?;
-    let wrong = |e: l4slab_core::error::ScenarioError| Refused::input(e.to_string());
-    let run = Run::from_json(log.header.run.get()).map_err(wrong)?;
-    let transit = Transit::new(&run).map_err(wrong)?;
-    let paths: Vec<[Vec<Place>; 2]> =
-        (0..run.flows.len()).map(|flow| [0, 1].map(|side| transit.path(flow, side))).collect();
-    let has_medium =
-        |link: usize| run.links[link].medium.is_some() || run.links[link].up_of.is_some();
-    let number = |place: Option<&Place>, side: usize| match place? {
-        Place::Link(link) => Some(*link),
-        Place::Impair(impair) => {
-            let of_file = wanted.impairments.iter().position(|one| *one == (*impair, side));
-            of_file.map(|n| run.links.len() + n)
-        }
-        Place::Rewrite => None,
-    };
-    let mut elements: Vec<Vec<Seen>> = vec![Vec::new(); run.links.len() + wanted.impairments.len()];
-    let mut frames = Frames::default();
-    let mut under: Vec<Under> = Vec::new();
-    let mut pairs: Vec<Pair> = Vec::new();
-    let mut numbers: HashMap<(usize, u8, [u16; 2]), usize> = HashMap::new();
-    let mut passed: HashMap<(usize, u16, u16), Passed> = HashMap::new();
-    let damaged = || Refused::input("is damaged: a packet of no flow group");
-    loop {
-        match &log.take()? {
-            Record::Arrival(at, arrival) => {
-                let pkt = arrival.packet(under.len() as u32);
-                let (group, side) = (usize::from(pkt.group.number), usize::from(pkt.is_ack()));
-                let known = groups.get(group).ok_or_else(damaged)?;
-                let ends = arrival.ends;
-                let ports = if side == 1 { [ends.ports[1], ends.ports[0]] } else { ends.ports };
-                let is_tcp_data = ends.protocol == TCP && pkt.flags.has(Flags::DATA);
-                let pair = known.is_program.then(|| {
-                    *numbers.entry((group, ends.protocol, ports)).or_insert_with(|| {
-                        let protocol = ends.protocol;
-                        pairs.push(Pair { group, protocol, ports, ..Pair::default() });
-                        pairs.len() - 1
-                    })
-                });
-                if let Some(pair) = pair
-                    && known.client_sends == (side == 0)
-                {
-                    let pair = &mut pairs[pair];
-                    let (opens, goes_on) = match ends.protocol {
-                        TCP => (ends.opening & SYN != 0, ends.opening & SYN == 0),
-                        UDP => {
-                            let form = ends.opening & LONG_HEADER;
-                            (form == LONG_HEADER, form == SHORT_HEADER)
-                        }
-                        _ => (false, false),
-                    };
-                    if pair.first.is_none() {
-                        (pair.first, pair.was_opened) = (Some(at.0), opens);
-                    }
-                    if pair.was_opened && goes_on && pair.ready == 0 {
-                        pair.ready = at.0;
-                    }
-                    pair.last = at.0;
-                }
-                let has_payload = is_tcp_data || ends.protocol == UDP;
-                let payload = if has_payload { pkt.payload } else { 0 };
-                let backward = if side == 1 { BACKWARD } else { 0 };
-                let seen = Seen {
-                    flow: group as u16 + 1,
-                    conn: pair.map_or(ports[0], |pair| pair as u16),
-                    id: under.len() as u32,
-                    length: pkt.frame_len,
-                    ecn: [pkt.ecn.get().bits(); 2],
-                    kind: backward | if has_payload { PAYLOAD } else { 0 },
-                    headers: (pkt.frame_len - payload).min(255) as u8,
-                    sequence: if is_tcp_data { pkt.seq } else { under.len() as u32 },
-                    ..Seen::default()
-                };
-                under.push(Under {
-                    group,
-                    side,
-                    pair,
-                    is_numbered: is_tcp_data && side == 0,
-                    seen,
-                    at: Vec::new(),
-                });
-                frames.sent.push(at.0);
-            }
-            Record::Headers { bytes, .. } => frames.keep(bytes),
-            Record::Step { at, id, crossed, ecn, flags, left } => {
-                let packet = under.get_mut(*id as usize).ok_or_else(damaged)?;
-                let is_damaged = flags & IS_CORRUPT != 0;
-                if let Some(inside) = crossed.checked_sub(1).and_then(|before| packet.take(before))
-                {
-                    let seen = &mut elements[inside.element][inside.n];
-                    let is_link = inside.element < run.links.len();
-                    (seen.left, seen.behind) = (left.0, at.0 - left.0);
-                    seen.ecn[1] = *ecn;
-                    seen.fate = if is_damaged { DAMAGED } else { 0 };
-                    seen.fresh = match is_damaged {
-                        true => 0,
-                        false => u32::from(seen.length) - u32::from(seen.headers),
-                    };
-                    if packet.is_numbered && is_link && !is_damaged {
-                        let key = (inside.element, seen.flow, seen.conn);
-                        seen.fresh = passed.entry(key).or_default().add(seen.sequence, seen.fresh);
-                    }
-                }
-                let place = paths[packet.group][packet.side].get(usize::from(*crossed));
-                if let Some(element) = number(place, packet.side) {
-                    let mut seen = packet.seen.clone();
-                    (seen.came, seen.ecn[0]) = (at.0, *ecn);
-                    let n = elements[element].len();
-                    packet.at.push(Inside { crossed: *crossed, element, n });
-                    elements[element].push(seen);
-                }
-            }
-            Record::Loss { id, hop, why, .. } => {
-                let packet = under.get_mut(*id as usize).ok_or_else(damaged)?;
-                if let Some(inside) = packet.take(*hop) {
-                    elements[inside.element][inside.n].fate = u32::from(*why) + 1;
-                }
-            }
-            Record::Departure { due, written, id, ecn, flags } => {
-                let packet = under.get(*id as usize).ok_or_else(damaged)?;
-                if let Some(pair) = packet.pair {
-                    let last = &mut pairs[pair].last;
-                    *last = (*last).max(due.0);
-                }
-                if *written != Time::ZERO {
-                    frames.came.push((written.0, *id, *ecn, flags & IS_CORRUPT != 0));
-                }
-            }
-            // The engine changes nothing.
-            Record::Change(_) => {}
-            Record::End(_) => break,
-        }
-    }
-    for (n, packets) in elements.iter().enumerate() {
-        let path = folder.join(match n.checked_sub(run.links.len()) {
-            None => format!("packets.{n}.bin"),
-            Some(impairment) => format!("impaired.{impairment}.bin"),
-        });
-        let unwritten =
-            |path: &Path, e| Refused::machine(format!("{} cannot be written: {e}", path.display()));
-        write_element(&path, packets, groups).map_err(|e| unwritten(&path, e))?;
-        if n < run.links.len() && has_medium(n) {
-            let path = folder.join(format!("behind.{n}.bin"));
-            let times: Vec<u8> =
-                packets.iter().flat_map(|seen| seen.behind.to_le_bytes()).collect();
-            std::fs::write(&path, times).map_err(|e| unwritten(&path, e))?;
-        }
-    }
+    let run = Run::from_json(log.header.run.get()).map_err(|e| Refused::input(e.to_string()))?;
+    let mut all = Summary::new(&run, wanted)?;
+    while all.add(&log.take()?)? {}
+    all.write(folder)?;
     if let Some((folder, title)) = &wanted.captures {
-        let written = Captures::create(folder, title, &run).and_then(|to| frames.write(to, &under));
-        written.map_err(|e| {
+        let to = Captures::create(folder, title, &run);
+        to.and_then(|to| all.frames.write(to, &all.under)).map_err(|e| {
             Refused::machine(format!("captures cannot be written to {}: {e}", folder.display()))
         })?;
     }
-    Ok(pairs.iter().enumerate().map(|(n, pair)| line(n, pair)).collect())
+    Ok(all.pairs.iter().enumerate().map(|(n, pair)| line(n, pair)).collect())
 }
 
 fn write_element(path: &Path, packets: &[Seen], groups: &[Group]) -> io::Result<()> {

@@ -234,63 +234,20 @@ fn inside(options: &Options, cards: Option<Cards>) -> Result<Summary, Refused> {
     let wrong = |e: l4slab_core::error::ScenarioError| Refused::input(e.to_string());
     let run = Run::from_json(&options.run).map_err(wrong)?;
     let mut transit = Transit::new(&run).map_err(wrong)?;
-    let log = options.log.as_ref().map(|path| File::create(path).map_err(|e| (path, e)));
-    let log = log.transpose().map_err(|(path, e)| {
-        Refused::input(format!(
-            "{path} cannot be written: {e}; give --log a file in a folder that you may write"
-        ))
-    })?;
+    let log = options.log.as_ref().map(create_log).transpose()?;
     let mut notes = Vec::new();
-    let mut hosts = Vec::new();
     let number = options.parent.unsigned_abs();
     let way = options.outside.map(|way| outside::Plan::new(way, number)).transpose()?;
-    if cards.is_some() {
-        // They are the ends.
-    } else if options.hosts.is_empty() {
-        let both = [0, 1].map(|side| plain_host(side, options, &mut notes));
-        let [client, server] = both;
-        hosts.push([client?, server?]);
-    } else {
-        system::own_mounts().map_err(machine("/run/netns cannot be made for the programs"))?;
-        for [client, server] in &options.hosts {
-            hosts.push([named_host(client)?, named_host(server)?]);
-        }
-    }
+    let hosts = if cards.is_some() { Vec::new() } else { hosts(options, &mut notes)? };
     // The process that keeps a table lives as long as this one.
     let _way = way.map(|way| way.open(&mut notes)).transpose()?;
     let children = system::children().map_err(machine("signalfd"))?;
-    let server = match &options.server {
-        None => None,
-        Some(line) => {
-            let command = ["sh", "-c", line].map(str::to_owned);
-            let pid = start(Some(&hosts[0][1].namespace), &command, true, None)?;
-            wait_for_server(pid, line)?;
-            Some(pid)
-        }
-    };
+    let server = options.server.as_ref().map(|line| start_server(&hosts, line)).transpose()?;
     let access = options.access_bps.unwrap_or(ACCESS.max(4 * transit.peak().bps()));
     transit.steps = options.steps.then(Vec::new);
-    let writer = log
-        .map(|file| {
-            LogWriter::start(file, log::header(&options.build, &options.run)?)
-                .map_err(machine("the log"))
-        })
-        .transpose()?;
+    let writer = log.map(|file| start_log(file, options)).transpose()?;
     let joins_udp = cards.is_none() && hosts.iter().flatten().all(|host| host.joins_udp);
-    let is_between = cards.is_some();
-    let (mut tuns, mut sockets, mut namespaces, mut devices) = (vec![], vec![], vec![], vec![]);
-    for pair in hosts {
-        tuns.push(pair.map(|host| {
-            sockets.push(host.probe);
-            namespaces.push(host.namespace);
-            devices.push(host.devices);
-            Device::Tun(host.tun)
-        }));
-    }
-    if let Some(cards) = cards {
-        tuns.push(cards.sockets.map(Device::Card));
-        notes.extend(cards.notes);
-    }
+    let mut ends = Devices::of(hosts, cards, &mut notes);
     system::wake_sharply();
     let realtime = options.realtime && system::run_in_real_time().is_ok();
     if realtime && let Err(e) = system::lock_memory() {
@@ -307,7 +264,7 @@ fn inside(options: &Options, cards: Option<Cards>) -> Result<Summary, Refused> {
     };
     let control = options.control.map(system::inherited).transpose().map_err(machine("control"))?;
     let control = control.map(|listener| Control::new(listener, &options.run));
-    let mut forwarder = Forwarder::new(transit, tuns, manner, writer, control);
+    let mut forwarder = Forwarder::new(transit, ends.ends, manner, writer, control);
     // Last of all: what it sends is read at once.
     let word = |word: &String| match zero {
         Some(zero) if word == "ZERO" => zero.to_string(),
@@ -315,20 +272,20 @@ fn inside(options: &Options, cards: Option<Cards>) -> Result<Summary, Refused> {
     };
     let command: Vec<_> = options.command.iter().map(word).collect();
     let resolver = options.outside.and_then(|_| outside::resolver(&mut notes));
-    let command = start(namespaces.first(), &command, false, resolver.as_deref())?;
-    drop(namespaces);
+    let command = start(ends.namespaces.first(), &command, false, resolver.as_deref())?;
+    drop(ends.namespaces);
     // It has all that it needs.
     system::drop_privileges().map_err(machine("the forwarder cannot give up its privileges"))?;
     let stop = Arc::new(AtomicBool::new(false));
-    let probes = probe::start(sockets, Arc::clone(&stop));
+    let probes = probe::start(ends.probes, Arc::clone(&stop));
     let probes = probes.map_err(machine("the thread of the probes"))?;
     let mut programs = Programs { command, server, status: None, ended: 0 };
     forwarder.run(&children, |now| programs.ask(now));
     stop.store(true, Ordering::Relaxed);
     // The devices are there until the forwarder ends.
-    let drops: Vec<_> = match is_between {
-        true => forwarder.card_drops(),
-        false => devices.iter_mut().map(device_drops).collect(),
+    let drops: Vec<_> = match &mut ends.tables {
+        None => forwarder.card_drops(),
+        Some(tables) => tables.iter_mut().map(device_drops).collect(),
     };
     let mut summary = forwarder.finish(&mut notes);
     let _ = probes.join();
@@ -342,6 +299,67 @@ fn inside(options: &Options, cards: Option<Cards>) -> Result<Summary, Refused> {
     summary.realtime = realtime;
     summary.notes = notes;
     Ok(summary)
+}
+
+fn create_log(path: &String) -> Result<File, Refused> {
+    File::create(path).map_err(|e| {
+        Refused::input(format!(
+            "{path} cannot be written: {e}; give --log a file in a folder that you may write"
+        ))
+    })
+}
+
+fn start_log(file: File, options: &Options) -> Result<LogWriter, Refused> {
+    let header = log::header(&options.build, &options.run)?;
+    LogWriter::start(file, header).map_err(machine("the log"))
+}
+
+/// Client and server of a command, or of each program of a run.
+fn hosts(options: &Options, notes: &mut Vec<String>) -> Result<Vec<[Host; 2]>, Refused> {
+    if options.hosts.is_empty() {
+        let client = plain_host(0, options, notes)?;
+        return Ok(vec![[client, plain_host(1, options, notes)?]]);
+    }
+    system::own_mounts().map_err(machine("/run/netns cannot be made for the programs"))?;
+    let both = options.hosts.iter();
+    both.map(|[client, server]| Ok([named_host(client)?, named_host(server)?])).collect()
+}
+
+/// The process of the command that serves in the first server's namespace.
+fn start_server(hosts: &[[Host; 2]], line: &str) -> Result<i32, Refused> {
+    let command = ["sh", "-c", line].map(str::to_owned);
+    let pid = start(Some(&hosts[0][1].namespace), &command, true, None)?;
+    wait_for_server(pid, line)?;
+    Ok(pid)
+}
+
+/// What the forwarder reads from and writes to, and what belongs to namespaces.
+struct Devices {
+    ends: Vec<[Device; 2]>,
+    probes: Vec<std::net::UdpSocket>,
+    namespaces: Vec<File>,
+    /// None between network cards.
+    tables: Option<Vec<File>>,
+}
+
+impl Devices {
+    fn of(hosts: Vec<[Host; 2]>, cards: Option<Cards>, notes: &mut Vec<String>) -> Devices {
+        let (mut ends, mut probes, mut namespaces, mut tables) = (vec![], vec![], vec![], vec![]);
+        for pair in hosts {
+            ends.push(pair.map(|host| {
+                probes.push(host.probe);
+                namespaces.push(host.namespace);
+                tables.push(host.devices);
+                Device::Tun(host.tun)
+            }));
+        }
+        let tables = cards.is_none().then_some(tables);
+        if let Some(cards) = cards {
+            ends.push(cards.sockets.map(Device::Card));
+            notes.extend(cards.notes);
+        }
+        Devices { ends, probes, namespaces, tables }
+    }
 }
 
 /// The programs in the namespaces.
