@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from l4slab.base.tabular import Column
-from l4slab.cli import options, terminal
+from l4slab.cli import options, terminal, verdicts
 from l4slab.engines.linux import kernels
 
 
@@ -41,6 +41,9 @@ _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
     type=_FOLDER,
     help="Build another kernel, with the tcp_*.c and sch_*.c of this folder; may be repeated.",
 )
+@click.option(
+    "--hz", type=click.IntRange(100, 1000), metavar="N", help="Build another kernel, with N timer ticks per second."
+)
 @click.option("--name", metavar="NAME", help="Name of the other kernel; default: that of its source.")
 @click.option("--jobs", type=int, metavar="N", help="Compilations at once; default: one per core.")
 def build(
@@ -48,25 +51,31 @@ def build(
     source: Path | None,
     patches: tuple[Path, ...],
     modules: tuple[Path, ...],
+    hz: int | None,
     name: str | None,
     jobs: int | None,
 ) -> int:
     """Fetch sources and build the kernel; finished steps are not repeated.
 
-    With --source, --patch or --module it builds another kernel, for --engine linux:NAME and l4slab agree --kernel NAME.
+    With --source, --patch, --module or --hz it builds another kernel, for --engine linux:NAME and
+    l4slab agree --kernel NAME.
     """
     from l4slab.base.progress import working
     from l4slab.engines.linux import build as laboratory
+    from l4slab.engines.linux import compiling
 
     given = [path for path in (*patches, *modules, source) if path is not None]
-    if kernel is not None and given:
-        raise click.UsageError("--kernel is a kernel that is built already; leave out --source, --patch and --module")
-    if name is not None and not given:
-        raise click.UsageError("--name is for another kernel; give --source, --patch or --module too")
+    is_other = bool(given) or hz is not None
+    if kernel is not None and is_other:
+        raise click.UsageError(
+            "--kernel is a kernel that is built already; leave out --source, --patch, --module and --hz"
+        )
+    if name is not None and not is_other:
+        raise click.UsageError("--name is for another kernel; give --source, --patch, --module or --hz too")
     wanted = None
-    if given:
-        called = kernels.checked_name(name or given[0].absolute().stem)
-        wanted = laboratory.Wanted(called, source, patches, modules)
+    if is_other:
+        called = kernels.checked_name(name or (given[0].absolute().stem if given else f"hz{hz}"))
+        wanted = laboratory.Wanted(called, source, patches, modules, hz or compiling.HZ)
     with working(terminal.err()) as progress:
         made = laboratory.build(progress, kernel, jobs, wanted)
     use = "" if wanted is None else f"; use it with --engine linux:{made.name}"
@@ -120,6 +129,75 @@ def execute(command: tuple[str, ...], writable: tuple[Path, ...], name: str, tel
         took = time.monotonic() - begun
         print(f"l4slab: {ended.virtual_s:.2f} s of virtual time in {took:.2f} s", file=sys.stderr)
     return ended.status
+
+
+@linux.command("test")
+@click.argument("names", metavar="SCRIPT...", nargs=-1, required=True)
+@click.option("--kernel", "name", metavar="NAME", default=kernels.DEFAULT, help="A kernel of l4slab linux list.")
+@click.option(
+    "--packetdrill",
+    "source",
+    metavar="DIR",
+    type=_FOLDER,
+    help="Build packetdrill from this source, once; default: that of PATH.",
+)
+@click.option(
+    "--repeat", type=click.IntRange(1), default=1, metavar="N", help="Run each test N times; it must always pass."
+)
+@click.option("--jobs", type=click.IntRange(1), metavar="N", help="Kernels at once; default: one per core.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(1),
+    default=300,
+    metavar="S",
+    help="Stop a test after S of the wall clock.  [default: 300]",
+)
+@verdicts.with_outputs
+def test(
+    names: tuple[str, ...],
+    name: str,
+    source: Path | None,
+    repeat: int,
+    jobs: int | None,
+    timeout: float,
+    outputs: verdicts.Outputs,
+) -> int:
+    """Run the kernel's own tests in virtual time: scripts of packetdrill and kselftest, files of tc-testing.
+
+    SCRIPT is a file or folder, here or among the tests of the kernel's source (net/packetdrill). Each test has its own
+    network namespace. The output is TAP, and the exit status is 1 if a test fails.
+    """
+    from l4slab.base import system
+    from l4slab.base.progress import working
+    from l4slab.tools.kerneltests import boots, tap
+    from l4slab.tools.kerneltests.collecting import collect
+
+    kernels.ready(name)
+    with working(terminal.err()) as told:
+        tests = collect(names, name, source, told)
+    print(tap.heading(len(tests)), flush=True)
+    results = []
+    for result in boots.run(tests, name, repeat, jobs or system.cores(), timeout):
+        results.append(result)
+        print(tap.lines(len(results), result), flush=True)
+    print(f"# {tap.count(results)}", flush=True)
+    outputs.write(
+        lambda: verdicts.Outcome(
+            "linux test",
+            tap.count(results),
+            [
+                verdicts.Verdict(
+                    one.test.name,
+                    "\n".join(one.details()) or one.why,
+                    "skipped" if one.status == "skip" else one.status,
+                    one.test.group,
+                    measured=one.why,
+                )
+                for one in results
+            ],
+        )
+    )
+    return int(any(one.status == "fail" for one in results))
 
 
 @click.command()

@@ -21,7 +21,9 @@ _OTHER_MACHINES = (
 _NOT_UNPACKED = [
     *(f"*/{folder}/*.[chS]" for folder in ("drivers/gpu", "drivers/media", "drivers/staging", "drivers/infiniband")),
     *(f"*/{folder}/*.[chS]" for folder in ("drivers/scsi", "drivers/net/wireless", "drivers/net/ethernet", "sound")),
-    "*/tools/testing/*",
+    # The tests of the network (`l4slab linux test`) stay.
+    "*/tools/testing/[!s]*",
+    *(f"*/tools/testing/selftests/{folder}/*" for folder in ("[!knt]*", "k[!s]*", "n[!e]*", "t[!c]*")),
     *(f"*/arch/{arch}/{what}" for what in ("*.[chS]", "boot/*") for arch in _OTHER_MACHINES),
 ]
 
@@ -122,11 +124,14 @@ def newest_source(search: list[str]) -> str | None:
     return max(found)[1] if found else None
 
 
+_LAYOUT = 2  # changes with what is unpacked
+
+
 def source(folder: Path, apt: Apt | None, progress: Progress) -> Path:
     """The unpacked source of the newest kernel there. Raises BuildError."""
     source = folder / "source"
     known = stamp(folder / "source.json")
-    if not known:
+    if known.get("layout") != _LAYOUT:
         apt = apt or archive(folder, progress)
         package = newest_source(apt.search("^linux-source-[0-9.]+$"))
         if package is None:
@@ -139,7 +144,7 @@ def source(folder: Path, apt: Apt | None, progress: Progress) -> Path:
         shutil.rmtree(source, ignore_errors=True)
         source.mkdir()
         _unpack(deb, source)
-        known = {"package": package, "version": deb.name.split("_")[1]}
+        known = {"package": package, "version": deb.name.split("_")[1], "layout": _LAYOUT}
         deb.unlink()
         write_stamp(folder / "source.json", known)
     if "files" not in known:

@@ -96,10 +96,12 @@ class Wanted:
     source: Path | None = None  # None: that of the default kernel
     patches: tuple[Path, ...] = ()
     modules: tuple[Path, ...] = ()
+    hz: int = compiling.HZ
 
     def __str__(self) -> str:
         parts = [f"source {self.source}" if self.source else ""]
         parts += [f"patch {path.name}" for path in self.patches] + [f"module {path.name}" for path in self.modules]
+        parts += [f"HZ {self.hz}"] if self.hz != compiling.HZ else []
         return ", ".join(part for part in parts if part)
 
 
@@ -175,7 +177,7 @@ def _build_named(
     tree = folder_of(wanted.name) / "source"
     progress("copying the source", None)
     compiling.mirror(source, tree)
-    compiling.patch(tree)
+    compiling.patch(tree, wanted.hz)
     # Last, as a patch may change what every kernel gets, such as Prague.
     for patch in wanted.patches:
         compiling.apply(patch, tree)

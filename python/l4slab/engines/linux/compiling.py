@@ -69,6 +69,21 @@ _CLOCK_EDITS = (
         "\n\t\tum_clock_add();\n\t\tUPT_SYSCALL_NR(regs) = -1; /* Assume: It's not a syscall */\n",
     ),
     (
+        "arch/um/include/asm/processor-generic.h",
+        "\n\tvoid *segv_continue;\n",
+        "\n\tvoid *segv_continue;\n\tstruct um_clock_calls { unsigned long count, sleeps; } calls;\n",
+    ),
+    (
+        "arch/um/kernel/skas/syscall.c",
+        "\nvoid handle_syscall(struct uml_pt_regs *r)\n",
+        "\nvoid um_clock_call(void);\n\nvoid handle_syscall(struct uml_pt_regs *r)\n",
+    ),
+    (
+        "arch/um/kernel/skas/syscall.c",
+        "\nout:\n\tsyscall_trace_leave(regs);\n",
+        "\nout:\n\tum_clock_call();\n\tsyscall_trace_leave(regs);\n",
+    ),
+    (
         "arch/x86/um/vdso/vma.c",
         "\nint arch_setup_additional_pages(struct linux_binprm *bprm, int uses_interp)\n",
         "\nstruct vm_area_struct *um_clock_map(struct mm_struct *mm, unsigned long vdso);\n\n"
@@ -98,12 +113,12 @@ def recipe() -> str:
     return digest.hexdigest()[:16]
 
 
-def patch(source: Path) -> None:
+def patch(source: Path, hz: int = HZ) -> None:
     """Build the parts that all kernels share. A second call changes nothing. Raises BuildError."""
     kconfig = source / "arch/um/Kconfig"
     text = kconfig.read_text()
-    patched = re.sub(r"(config HZ\n\tint\n\tdefault )\d+", rf"\g<1>{HZ}", text)
-    if f"default {HZ}\n" not in patched:
+    patched = re.sub(r"(config HZ\n\tint\n\tdefault )\d+", rf"\g<1>{hz}", text)
+    if f"default {hz}\n" not in patched:
         raise BuildError(f"{kconfig} has no HZ where it was looked for; this kernel is too new for this version")
     if patched != text:
         kconfig.write_text(patched)

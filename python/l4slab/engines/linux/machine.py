@@ -57,6 +57,7 @@ class Machine:
             *("root=/dev/root", "rootfstype=hostfs", f'rootflags="{self.root}"', "ro"),
             f"init=/lab/{self.helper}/init.sh",
             f"ipv6.disable_ipv6={int(not self.has_ipv6)}",
+            "fb_tunnels=none",  # a namespace has the devices that somebody makes
             # Idle time is jumped over and computing takes none.
             "time-travel=inf-cpu" if self.clock is None else f"time-travel=ext:{self.clock}",
             *("quiet", "con0=null,fd:1", "con=null", "seccomp=auto", "noreboot"),

@@ -18,7 +18,7 @@ from l4slab.engines.linux import kernels, programs
 from l4slab.engines.linux.engine import disk_sentence, kernel
 from l4slab.engines.linux.machine import Machine, MachineError, run_folder
 
-_ROOT = "/run/host"  # where init.sh mounts the file system of this machine, read only
+ROOT = "/run/host"  # where init.sh mounts the file system of this machine, read only
 _LOOK_S = 0.05
 _OUTPUTS = ("out", "err")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -66,29 +66,23 @@ def execute(
 
 def script(command: Sequence[str], writable: Sequence[Path], directory: Path, environment: Mapping[str, str]) -> str:
     """The script that init.sh runs instead of setting up a laboratory. It does not return."""
-    variables = {
-        key: value
-        for key, value in environment.items()
-        if _VARIABLE.fullmatch(key) and key not in _NOT_PASSED and "\0" not in value
-    }
-    variables["TMPDIR"] = programs.TEMPORARY
-    words = [f"{key}={value}" for key, value in variables.items()]
+    words = variables(environment)
     inside = ["/bin/sh", "-c", 'cd "$1" && shift && exec "$@"', "sh", str(directory), *command]
     lines = [
         "set -e",
         "ip link set lo up",
         # What a test keeps there, such as the names of namespaces, is gone with the kernel.
-        f"busybox mount -t tmpfs run {_ROOT}/run",
+        f"busybox mount -t tmpfs run {ROOT}/run",
     ]
     # Those above before those below, which they would hide.
     for path in sorted(writable):
-        there = shlex.quote(f"{_ROOT}{path}")
+        there = shlex.quote(f"{ROOT}{path}")
         lines += [f"busybox mkdir -p {there}", f"busybox mount -t hostfs -o {shlex.quote(str(path))} none {there}"]
     lines += [
         "exec 3</proc/uptime",
         "read -r began rest <&3",
         "set +e",
-        f"busybox env -i {shlex.join(words)} busybox chroot {_ROOT} {shlex.join(inside)} "
+        f"busybox env -i {shlex.join(words)} busybox chroot {ROOT} {shlex.join(inside)} "
         "</dev/null >>/out/out 2>>/out/err",
         "status=$?",
         "read -r end rest </proc/uptime",
@@ -97,6 +91,16 @@ def script(command: Sequence[str], writable: Sequence[Path], directory: Path, en
         "busybox poweroff -f",
     ]
     return "\n".join(lines) + "\n"
+
+
+def variables(environment: Mapping[str, str]) -> list[str]:
+    """What a command gets of an environment, as words of `env`."""
+    passed = {
+        key: value
+        for key, value in environment.items()
+        if _VARIABLE.fullmatch(key) and key not in _NOT_PASSED and "\0" not in value
+    }
+    return [f"{key}={value}" for key, value in (passed | {"TMPDIR": programs.TEMPORARY}).items()]
 
 
 def _follow(process: subprocess.Popen[bytes], folder: Path, outputs: tuple[BinaryIO, BinaryIO]) -> None:

@@ -21,11 +21,11 @@ from l4slab.engines.linux.tools import BuildError, Progress, do, stamp, write_st
 PACKAGES = ("busybox-static", "dash", "iproute2", "ethtool")
 # What the laboratory runs, the data that these programs read, and where file systems are mounted.
 _SHELL, _STATIC = "usr/bin/dash", "usr/bin/busybox"
-_PROGRAMS = (_SHELL, _STATIC, "usr/bin/ip", "usr/sbin/tc", "usr/sbin/ethtool")
+_PROGRAMS = (_SHELL, _STATIC, "usr/bin/ip", "usr/bin/nstat", "usr/bin/ss", "usr/sbin/tc", "usr/sbin/ethtool")
 _LIBRARIES, _LOADER = "usr/lib/x86_64-linux-gnu", "ld-linux-x86-64.so.2"
 _DATA = (f"{_LIBRARIES}/tc/*", "usr/share/iproute2/*")
 _FOLDERS = ("proc", "sys", "tmp", "run", "dev", "out", "lab")
-_LAYOUT = 2
+_LAYOUT = 3
 
 
 def make(folder: Path, apt: archive.Apt, progress: Progress) -> None:

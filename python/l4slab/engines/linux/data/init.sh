@@ -20,7 +20,7 @@ users_root() {
         set -- "$1" $d
         busybox mknod -m 666 "$1/dev/$2" c "$3" "$4"
     done
-    busybox mkdir -p "$1/dev/shm" "$1/dev/out" && busybox ln -s /proc/self/fd "$1/dev/fd" &&
+    busybox mkdir -p "$1/dev/shm" "$1/dev/net" "$1/dev/out" && busybox mknod -m 666 "$1/dev/net/tun" c 10 200 && busybox ln -s /proc/self/fd "$1/dev/fd" &&
         busybox mount -t hostfs -o "$OUT/programs" none "$1/dev/out"
 }
 if [ -d /out/programs ]; then

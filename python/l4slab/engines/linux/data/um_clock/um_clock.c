@@ -5,6 +5,7 @@
 #include <linux/mm.h>
 #include <linux/notifier.h>
 #include <linux/pvclock_gtod.h>
+#include <linux/sched.h>
 #include <linux/time-internal.h>
 #include <linux/timekeeper_internal.h>
 #include "um_clock.h"
@@ -12,6 +13,7 @@
 struct vm_area_struct *um_clock_map(struct mm_struct *mm, unsigned long vdso);
 void um_clock_set(unsigned long long ns);
 void um_clock_add(void);
+void um_clock_call(void);
 
 static struct um_clock *shared;
 
@@ -34,6 +36,21 @@ void um_clock_add(void)
 	/* Whatever a process writes there, time goes on by no more than it may read. */
 	if (reads)
 		time_travel_ndelay(min_t(unsigned long long, reads, UM_CLOCK_READS) * UM_CLOCK_NS);
+}
+
+/* A process has made a system call. */
+void um_clock_call(void)
+{
+	struct um_clock_calls *calls = &current->thread.calls;
+
+	if (calls->sleeps != current->nvcsw) {
+		calls->sleeps = current->nvcsw;
+		calls->count = 0;
+	}
+	if (calls->count < UM_CALLS)
+		calls->count++;
+	else if (time_travel_mode == TT_MODE_INFCPU || time_travel_mode == TT_MODE_EXTERNAL)
+		time_travel_ndelay(UM_CALL_NS);
 }
 
 static vm_fault_t um_clock_fault(const struct vm_special_mapping *mapping, struct vm_area_struct *vma,
