@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -241,7 +243,122 @@ def test_a_kernel_that_is_not_there_is_told(tmp_path: Path, capsys: pytest.Captu
 def test_each_test_has_namespaces_and_a_limit() -> None:
     tests = [(KernelTest("net", "a", "true", 60), 0), (KernelTest("net", "b", "true", 1.5), 0)]
     lines = boots.boot_script(tests).splitlines()
-    assert lines[-4:-2] == [f"busybox unshare -n -m -p -f sh /out/one.sh {words}" for words in ("0 60", "1 1.5")]
+    assert lines[-4:-2] == ["t 0 60", "t 1 1.5"]
     script = boots.one_script({"PATH": "/my/bin", "WORD": "it's"})
     assert "PATH=/dev/out/bin:/my/bin:/dev/out/last" in script
     assert re.search("""'WORD=it'"'"'s'""", script)
+
+
+def shell_test(path: Path, text: str) -> Path:
+    return write(path, f"set -e\n{text}\n")
+
+
+@needs_kernel
+@pytest.mark.slow
+def test_a_program_that_polls_by_a_system_call_ends(capfd: pytest.CaptureFixture[str]) -> None:
+    program = """
+import os, time
+def ticks():
+    return os.times().elapsed
+began = time.monotonic()
+for _ in range(3):
+    before = ticks()
+    while ticks() == before:
+        pass
+took = time.monotonic() - began
+assert 0.02 <= took < 0.2, took
+# Who has slept does not poll: its calls take no time.
+time.sleep(1)
+before = time.monotonic_ns()
+for _ in range(20_000):
+    os.getppid()
+print(time.monotonic_ns() - before)
+"""
+    assert main(["linux", "exec", "--", sys.executable, "-c", program]) == 0
+    assert capfd.readouterr().out == "256\n"
+
+
+@needs_kernel
+@pytest.mark.slow
+def test_the_processors_are_the_kernels_own(capfd: pytest.CaptureFixture[str]) -> None:
+    words = "cat /sys/devices/system/cpu/online; getconf _NPROCESSORS_ONLN; nproc"
+    assert main(["linux", "exec", "--", "sh", "-c", words]) == 0
+    assert capfd.readouterr().out.split() == ["0", "1", "1"]
+
+
+@needs_kernel
+@pytest.mark.slow
+def test_tests_in_one_boot_do_not_meet(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "mine"
+    good = (
+        'test -z "$(ls /tmp | grep left)" && touch /tmp/left && ip link add here type dummy && sleep 3600 &\nsleep 1\n'
+    )
+    shell_test(folder / "a.sh", good + "ip link show here && test -e /tmp/left")
+    shell_test(folder / "b.sh", good + "ip link show here && test -e /tmp/left")
+    shell_test(folder / "c.sh", 'echo "went wrong" >&2; echo "kernel: a message" >/dev/kmsg || true; exit 3')
+    shell_test(folder / "d.sh", "echo no device; exit 4")
+    shell_test(folder / "e.sh", "sleep 10000")
+    shell_test(
+        folder / "g.sh",
+        "tc qdisc add dev lo root dualpi2; tc qdisc show dev lo | grep -q dualpi2; nstat -az >/dev/null",
+    )
+    (folder / "Makefile").write_text("TEST_PROGS := a.sh b.sh c.sh d.sh e.sh g.sh\n")
+    for jobs in ("1", "2"):
+        assert main(["linux", "test", str(folder), "--jobs", jobs]) == 1
+        said = capfd.readouterr().out.splitlines()
+        assert [line for line in said if not line.startswith("#")] == [
+            *("TAP version 13", "1..6", "ok 1 - mine a", "ok 2 - mine b", "not ok 3 - mine c"),
+            *("ok 4 - mine d # SKIP no device", "not ok 5 - mine e", "ok 6 - mine g"),
+        ], said
+        assert "# test: went wrong" in said
+        assert "# it was stopped after 3600 s of virtual time" in said
+
+
+@needs_kernel
+@pytest.mark.slow
+def test_a_test_that_computes_for_ever_is_stopped_alone(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    busy = shell_test(tmp_path / "busy.sh", "while :; do :; done")
+    after = shell_test(tmp_path / "after.sh", "true")
+    assert main(["linux", "test", str(busy), str(after), "--jobs", "1", "--timeout", "15"]) == 1
+    said = capfd.readouterr().out
+    assert "# it was stopped after 15 s of the wall clock" in said
+    assert f"ok 2 - {tmp_path.name} after" in said
+
+
+# A server acknowledges, and sends what it has in the window that it was given.
+SCRIPT = """\
+--ip_version=ipv4
+ 0.0 socket(..., SOCK_STREAM, IPPROTO_TCP) = 3
++0.0 setsockopt(3, SOL_SOCKET, SO_REUSEADDR, [1], 4) = 0
++0.0 bind(3, ..., ...) = 0
++0.0 listen(3, 1) = 0
++0.1 < S 0:0(0) win 8000 <mss 1000>
++0.0 > S. 0:0(0) ack 1 <mss 1460>
++0.02 < . 1:1(0) ack 1 win 8000
++0.0 accept(3, ..., ...) = 4
++0.1 write(4, ..., 2000) = 2000
++0.0 > . 1:1001(1000) ack 1
++0.0 > P. 1001:2001(1000) ack 1
++{rtt} < . 1:1(0) ack 2001 win 8000
++0.0 %{{ assert tcpi_unacked == 0 and {low} < tcpi_rtt < {high}, tcpi_rtt }}%
+"""
+
+
+@needs_kernel
+@pytest.mark.slow
+@pytest.mark.skipif(
+    shutil.which("packetdrill") is None and "PACKETDRILL" not in os.environ,
+    reason="no packetdrill in PATH, and PACKETDRILL names no folder of its source",
+)
+def test_scripts_of_packetdrill(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path / "net" / "a.pkt", SCRIPT.format(rtt="0.02", low=15_000, high=25_000))
+    write(tmp_path / "net" / "b.pkt", SCRIPT.format(rtt="0.02", low=0, high=1))
+    write(tmp_path / "net" / "c.pkt", SCRIPT.format(rtt="0.02", low=15_000, high=25_000).replace("2001 win", "9 win"))
+    source = ["--packetdrill", os.environ["PACKETDRILL"]] if "PACKETDRILL" in os.environ else []
+    assert main(["linux", "test", str(tmp_path / "net"), *source, "--repeat", "2"]) == 1
+    said = capfd.readouterr().out.splitlines()
+    assert [line for line in said if not line.startswith("#")][2:] == [
+        *("ok 1 - net a ipv4", "not ok 2 - net b ipv4", "not ok 3 - net c ipv4"),
+    ]
+    assert said.count("# passed 0 of 2 times") == 2
+    assert any(re.match(r"# test: .*(AssertionError|error|line)", line) for line in said)

@@ -27,6 +27,7 @@ _LAND = "/run/l4slab"  # where tests see it
 _TMP = "/run/tmp"  # this machine's: a test has an empty /tmp to write to, with links to the folders of this one
 # Debian's name of the folder, as everything in the user land is Debian's.
 _LIBRARIES = "usr/lib/x86_64-linux-gnu"
+_OURS = ("script", "said", "kernel", "status", "ended")
 # One test, as the first process of its namespaces: all others end with it.
 _ONE = """\
 out=/out/programs/$1
@@ -39,7 +40,7 @@ busybox timeout -s KILL $2 busybox env -i {variables} OUT=/dev/out/$1 busybox ch
 /bin/sh -c 'ln -s {tmp}/*/ /tmp/; exec /bin/sh $OUT/script' </dev/null >$out/said 2>&1
 status=$?
 busybox dmesg -c >$out/kernel
-echo $status >$out/ended
+echo $status >$out/status
 """
 
 
@@ -174,27 +175,26 @@ def _number(path: Path) -> int | None:
 
 def _read(folder: Path) -> Ended | None:
     """What a test has left; None before it has ended."""
-    status = _number(folder / "ended")
-    if status is None:
+    if not (folder / "ended").exists():
         return None
     texts = {path.name: path.read_text(errors="replace") for path in folder.iterdir() if path.is_file()}
-    rest = {name: text for name, text in texts.items() if name not in ("script", "ended", "said", "kernel")}
-    return Ended(status, texts["said"], texts["kernel"], rest)
+    rest = {name: text for name, text in texts.items() if name not in _OURS}
+    return Ended(_number(folder / "status") or 0, texts["said"], texts["kernel"], rest)
 
 
 def boot_script(tests: Sequence[tuple[KernelTest, int]]) -> str:
     """The script that init.sh runs instead of setting up a laboratory. It does not return."""
     lines = [
         "set -e",
+        "busybox unshare -n -m -p -f true || { echo 'build the kernel again; it lacks CONFIG_PID_NS' >&2; exit 1; }",
         f"busybox mount -t tmpfs run {shell.ROOT}/run",
         f"busybox mkdir {shell.ROOT}{_LAND} {shell.ROOT}{_TMP}",
         f"busybox mount -o bind / {shell.ROOT}{_LAND}",
         f"busybox mount -o bind {shell.ROOT}/tmp {shell.ROOT}{_TMP}",  # noqa: S108
         "set +e",
-        *(
-            f"busybox unshare -n -m -p -f sh /out/one.sh {number} {test.limit_s:g}"
-            for number, (test, _) in enumerate(tests)
-        ),
+        # What it has written is there when the last process that might write has ended.
+        "t() { busybox unshare -n -m -p -f sh /out/one.sh $1 $2; echo >/out/programs/$1/ended; }",
+        *(f"t {number} {test.limit_s:g}" for number, (test, _) in enumerate(tests)),
         "busybox sync",
         "busybox poweroff -f",
     ]
