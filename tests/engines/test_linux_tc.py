@@ -27,7 +27,8 @@ red limit 60kb avpkt 1000 nodrop | red limit 60kb min 50kb max 40kb avpkt 1000 |
 red limit 60kb min 30kb max 30kb avpkt 1000 burst 50
 codel | codel limit 1 | codel limit 0 | codel target 5ms | codel target 5 | codel target 0 | codel interval 100ms
 codel target 5ms interval 100ms ecn | codel ce_threshold 1ms | codel ce_threshold 0ms | codel noecn | codel ecn noecn
-codel target | codel target x | codel target 5parsecs | codel limit -4 | codel targt 5ms | codel flows 3 | codel target 1s
+codel target | codel target x | codel target 5parsecs | codel limit -4 | codel targt 5ms | codel flows 3
+codel target 1s
 fq_codel | fq_codel limit 1000 flows 1 | fq_codel flows 0 | fq_codel flows 65536 | fq_codel flows 65537
 fq_codel quantum 300 | fq_codel quantum 1 | fq_codel quantum 0 | fq_codel target 5ms interval 100ms noecn
 fq_codel ce_threshold 2ms | fq_codel ce_threshold_selector 0x01/0x03 ce_threshold 1ms | fq_codel memory_limit 32mb
@@ -38,7 +39,8 @@ fq buckets 1 | fq buckets 0 | fq orphan_mask 0 | fq orphan_mask 0x3ff | fq quant
 fq initial_quantum 15140 | fq pacing | fq nopacing | fq maxrate 10mbit | fq maxrate 10 | fq maxrate x
 fq low_rate_threshold 1mbit | fq refill_delay 20ms | fq ce_threshold 1ms | fq horizon 2s | fq horizon_drop
 fq horizon_cap | fq timer_slack 10us | fq horizon_cap horizon_drop | fq target 5ms | fq maxrate | fq quantum 1514b
-pie | pie limit 100 | pie limit 0 | pie target 15ms | pie tupdate 15ms | pie alpha 2 beta 20 | pie alpha 32 | pie beta 33
+pie | pie limit 100 | pie limit 0 | pie target 15ms | pie tupdate 15ms | pie alpha 2 beta 20 | pie alpha 32
+pie beta 33
 pie ecn | pie noecn | pie bytemode | pie nobytemode | pie dq_rate_estimator | pie no_dq_rate_estimator | pie alpha
 pie target x | pie flows 3 | pie ecn bytemode target 20ms tupdate 10ms limit 500
 fq_pie | fq_pie limit 1000 | fq_pie flows 1 | fq_pie flows 0 | fq_pie flows 65536 | fq_pie flows 65537
@@ -46,7 +48,8 @@ fq_pie target 15ms tupdate 15ms alpha 2 beta 20 | fq_pie quantum 1514 | fq_pie m
 fq_pie ecn_prob 101 | fq_pie ecn | fq_pie noecn | fq_pie bytemode | fq_pie dq_rate_estimator | fq_pie limit 0
 fq_pie quantum 0 | fq_pie target
 sfq | sfq limit 100 | sfq limit 1 | sfq limit 2 | sfq perturb 10 | sfq perturb 0 | sfq quantum 1514 | sfq depth 20
-sfq depth 128 | sfq flows 100 | sfq flows 65537 | sfq divisor 512 | sfq divisor 500 | sfq divisor 65536 | sfq divisor 131072
+sfq depth 128 | sfq flows 100 | sfq flows 65537 | sfq divisor 512 | sfq divisor 500 | sfq divisor 65536
+sfq divisor 131072
 sfq headdrop | sfq redflowlimit 100000 min 8000 max 60000 probability 0.2 ecn | sfq redflowlimit x
 sfq limit 3000 flows 512 divisor 16384 redflowlimit 100000 min 8000 max 60000 probability 0.20 ecn headdrop
 sfq harddrop | sfq quantum 0 | sfq quantum 10 | sfq flows 0 | sfq perturb x | sfq limit
@@ -63,10 +66,12 @@ cake besteffort | cake precedence | cake diffserv3 | cake diffserv4 | cake diffs
 cake srchost | cake dsthost | cake hosts | cake flows | cake dual-srchost | cake dual-dsthost | cake triple-isolate
 cake nat | cake nonat | cake wash | cake nowash | cake split-gso | cake no-split-gso | cake ack-filter
 cake ack-filter-aggressive | cake no-ack-filter | cake memlimit 1mb | cake fwmark 0xff | cake ingress | cake egress
-cake overhead 18 | cake overhead -64 | cake overhead -65 | cake overhead 256 | cake overhead 257 | cake mpu 64 | cake mpu 257
+cake overhead 18 | cake overhead -64 | cake overhead -65 | cake overhead 256 | cake overhead 257 | cake mpu 64
+cake mpu 257
 cake atm | cake ptm | cake noatm | cake raw | cake conservative | cake docsis | cake ethernet | cake ether-vlan
 cake pppoe-ptm | cake bridged-llcsnap | cake pppoa-vcmux | cake datacentre | cake lan | cake regional | cake internet
-cake oceanic | cake satellite | cake interplanetary | cake bandwidth 50mbit autorate-ingress | cake bandwidth | cake limit 3
+cake oceanic | cake satellite | cake interplanetary | cake bandwidth 50mbit autorate-ingress | cake bandwidth
+cake limit 3
 tbf rate 10mbit burst 10kb limit 30kb | tbf rate 10mbit burst 10kb latency 50ms | tbf rate 10mbit burst 10kb
 tbf rate 10mbit limit 30kb | tbf burst 10kb limit 30kb | tbf rate 10mbit burst 10kb limit 30kb latency 50ms | tbf
 tbf rate 10mbit burst 10kb limit 30kb peakrate 20mbit mtu 2000 | tbf rate 10mbit burst 10kb limit 30kb peakrate 20mbit
@@ -85,7 +90,8 @@ netem delay 10ms 2ms distribution pareto | netem delay 10ms 2ms distribution not
 CHANGES = """
 pfifo -> pfifo limit 5 | bfifo -> bfifo limit 3000 | pfifo -> pfifo limit x | codel -> codel target 10ms
 codel -> codel limit 0 | fq_codel -> fq_codel target 10ms | fq_codel -> fq_codel flows 10 | fq_codel -> fq_codel limit 5
-fq_codel -> fq_codel noecn | fq -> fq maxrate 10mbit | fq -> fq buckets 512 | fq -> fq quantum 0 | pie -> pie target 20ms
+fq_codel -> fq_codel noecn | fq -> fq maxrate 10mbit | fq -> fq buckets 512 | fq -> fq quantum 0
+pie -> pie target 20ms
 pie -> pie alpha 3 | fq_pie -> fq_pie flows 10 | fq_pie -> fq_pie target 10ms | sfq -> sfq perturb 5
 sfq -> sfq divisor 512 | sfq -> sfq limit 1 | dualpi2 -> dualpi2 target 5ms | dualpi2 -> dualpi2 coupling_factor 0
 dualpi2 -> dualpi2 step_thresh 2p | cake -> cake bandwidth 10mbit | cake -> cake rtt x | cake -> cake besteffort

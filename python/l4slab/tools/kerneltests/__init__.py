@@ -1,7 +1,7 @@
 """`l4slab linux test`: the kernel's own tests of its network, in virtual time.
 
-A kind of test (packetdrill, kselftest, tc-testing) is a module that reads files into `KernelTest`s. `boots` runs them on
-kernels, many in one boot. `tap` writes the results.
+A kind of test (packetdrill, kselftest, tc-testing) is a module that reads files into `KernelTest`s. `boots` runs them
+on kernels, many in one boot. `tap` writes the results.
 """
 
 from __future__ import annotations

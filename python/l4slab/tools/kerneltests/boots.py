@@ -179,7 +179,8 @@ def _read(folder: Path) -> Ended | None:
         return None
     texts = {path.name: path.read_text(errors="replace") for path in folder.iterdir() if path.is_file()}
     rest = {name: text for name, text in texts.items() if name not in _OURS}
-    return Ended(_number(folder / "status") or 0, texts["said"], texts["kernel"], rest)
+    status = _number(folder / "status")
+    return Ended(1 if status is None else status, texts.get("said", ""), texts.get("kernel", ""), rest)
 
 
 def boot_script(tests: Sequence[tuple[KernelTest, int]]) -> str:
