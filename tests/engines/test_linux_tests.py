@@ -325,7 +325,7 @@ def test_a_test_that_computes_for_ever_is_stopped_alone(tmp_path: Path, capfd: p
     assert f"ok 2 - {tmp_path.name} after" in said
 
 
-# A server acknowledges, and sends what it has in the window that it was given.
+# A server sends both segments as one packet, as a card cuts it.
 SCRIPT = """\
 --ip_version=ipv4
  0.0 socket(..., SOCK_STREAM, IPPROTO_TCP) = 3
@@ -337,8 +337,7 @@ SCRIPT = """\
 +0.02 < . 1:1(0) ack 1 win 8000
 +0.0 accept(3, ..., ...) = 4
 +0.1 write(4, ..., 2000) = 2000
-+0.0 > . 1:1001(1000) ack 1
-+0.0 > P. 1001:2001(1000) ack 1
++0.0 > P. 1:2001(2000) ack 1
 +{rtt} < . 1:1(0) ack 2001 win 8000
 +0.0 %{{ assert tcpi_unacked == 0 and {low} < tcpi_rtt < {high}, tcpi_rtt }}%
 """
