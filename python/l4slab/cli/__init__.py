@@ -44,7 +44,7 @@ _GROUPS = {
     "Run": (running.run, running.reproduce, live.live, bottleneck.bottleneck, bottleneck.replay),
     "Results": (folders.status, folders.report, outcomes.compare, outcomes.export),
     "Questions": (advising.advise, checking.check, searching.search, agreeing.agree, matrix.matrix),
-    "Machine": (machine.doctor, machine.linux, stacks.stacks),
+    "Machine": (machine.doctor, machine.linux, machine.bisect, stacks.stacks),
 }
 _WITH_PROGRESS = (
     running.run,

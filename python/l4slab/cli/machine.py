@@ -201,6 +201,74 @@ def test(
 
 
 @click.command()
+@click.argument("good", metavar="GOOD")
+@click.argument("bad", metavar="BAD")
+@click.argument("names", metavar="FILE...", nargs=-1, required=True)
+@click.option("--source", metavar="DIR", type=_FOLDER, required=True, help="Git repository of the kernel.")
+@click.option("--fail-on", metavar="LIMITS", help='A commit is bad if GOOD\'s results change so, as "share -5%".')
+@click.option("--packetdrill", metavar="DIR", type=_FOLDER, help="Build packetdrill from this source, once.")
+@click.option("--name", metavar="NAME", default="bisect", help="Name of the kernel.  [default: bisect]")
+@click.option("--out", metavar="DIR", type=click.Path(path_type=Path), help="Folder; default: results/bisect-FILE.")
+@click.option("--timeout", type=click.FloatRange(1), default=300, metavar="S", help="Stop a test after S.")
+@options.workers
+@options.as_json
+def bisect(
+    good: str,
+    bad: str,
+    names: tuple[str, ...],
+    source: Path,
+    fail_on: str | None,
+    packetdrill: Path | None,
+    name: str,
+    out: Path | None,
+    timeout: float,
+    workers: int | None,
+    as_json: bool,
+) -> int:
+    """Find the commit between GOOD and BAD that changes the answer of FILE.
+
+    FILE is an experiment, whose claims hold on GOOD and fail on BAD or whose results change beyond --fail-on, or tests
+    as for linux test, which pass on GOOD and fail on BAD. Each commit is built as the kernel NAME. The same command
+    resumes after a kill.
+    """
+    from l4slab.base.progress import working
+    from l4slab.tools import bisect as tool
+
+    options.refuse_empty(fail_on=fail_on)
+    first = Path(names[0])
+    out = (out or Path("results") / f"bisect-{first.stem}").absolute()
+    is_experiment = first.suffix == ".toml"
+    if is_experiment and len(names) > 1:
+        raise click.UsageError("FILE is one experiment; leave the others out")
+    if not is_experiment and fail_on is not None:
+        raise click.UsageError("--fail-on is for an experiment; leave it out")
+    about = " ".join([*map(str, names), *([f"--fail-on {fail_on}"] if fail_on else [])])
+    search = tool.Bisection(source, good, bad, out, kernels.checked_name(name), about)
+    with working(terminal.err()) as told:
+        question = (
+            tool.of_experiment(first, fail_on, out / search.good.short, workers)
+            if is_experiment
+            else tool.of_scripts(names, packetdrill, told, timeout)
+        )
+
+        def heard(commit: tool.Commit, answer: tool.Answer) -> None:
+            if not as_json:
+                why = f" ({answer.why})" if answer.why else ""
+                terminal.say(f"{answer.word:4} {commit.short} {commit.subject}{why}")
+
+        found = search.search(question, told, heard)
+    if as_json:
+        terminal.as_json(tool.as_json(found))
+        return 0
+    if len(found.commits) > 1:
+        terminal.say("One of these is the first bad commit; those between could not be tested:")
+    for commit in found.commits:
+        is_one = " is the first bad commit:" if len(found.commits) == 1 else ""
+        terminal.say(f"{commit.short}{is_one} {commit.subject} ({commit.author}, {commit.date})")
+    return 0
+
+
+@click.command()
 @options.as_json
 def doctor(as_json: bool) -> int:
     """Show what this machine can run, and what is missing.
