@@ -115,11 +115,56 @@ impl MediumKind for DocsisConfig {
     }
     fn parts(&self, way: Way, _: &Subscribers) -> Parts {
         let is_by_latency = way == Way::Up && !self.one_flow;
-        let grants = || Docsis::new(self.clone(), &Place { seed: 0, number: 0 }).grants();
-        Parts { by_latency: is_by_latency.then(grants), ..Parts::default() }
+        Parts { by_latency: is_by_latency.then(|| self.grants()), ..Parts::default() }
     }
     fn build(&self, place: &Place, _: &Subscribers) -> Box<dyn Medium> {
         Box::new(Docsis::new(self.clone(), place))
+    }
+}
+
+impl DocsisConfig {
+    fn frame(&self) -> Span {
+        SYMBOL * u64::from(self.symbols)
+    }
+    fn minislot_bytes(&self) -> u64 {
+        MINISLOT_BYTES_PER_SYMBOL * u64::from(self.symbols)
+    }
+    /// Frames of a MAP interval, and from one proactive grant to the next.
+    fn map_frames(&self) -> u64 {
+        ((self.map.0 + self.frame().0 / 2) / self.frame().0).max(1)
+    }
+    fn grant_frames(&self) -> u64 {
+        match self.ggi {
+            Span::ZERO => self.map_frames(),
+            ggi => (ggi.0 / self.frame().0).max(1),
+        }
+    }
+    /// A MAP interval.
+    fn interval(&self) -> Span {
+        self.frame() * self.map_frames()
+    }
+    fn one_way(&self) -> Span {
+        Span(u64::from(self.distance) * 5_000)
+    }
+    fn interleaving(&self) -> Span {
+        SYMBOL * (u64::from(self.interleaver) - 1)
+    }
+    /// From a MAP's making to its interval.
+    fn map_lead(&self) -> Span {
+        let modem = MODEM_MAP + self.frame() + SYMBOL;
+        let least = modem + self.interleaving() + SYMBOL * 3 + self.one_way() + CMTS_MAP;
+        least.max(self.lead)
+    }
+    /// From a request's sending to the scheduler.
+    fn request_delay(&self) -> Span {
+        self.one_way() + self.frame() * 3
+    }
+    /// The modem reads its wait from MAPs: a request is answered after the least delay, in whole frames, and in an interval.
+    fn grants(&self) -> Grants {
+        let frame = self.frame();
+        let least = frame * (self.request_delay() + self.map_lead()).0.div_ceil(frame.0);
+        let interval = frame * self.grant_frames();
+        Grants { wait: least + self.interval(), rate: self.ggr, interval }
     }
 }
 
@@ -200,14 +245,6 @@ fn buckets(config: &DocsisConfig) -> (Bucket, [Bucket; 2]) {
 /// The medium at work.
 struct Docsis {
     config: DocsisConfig,
-    frame: Span,
-    /// Frames of a MAP interval.
-    interval: u64,
-    /// From a MAP's making to its interval, from a request's sending to the scheduler, from a frame's end to arrival.
-    lead: Span,
-    request: Span,
-    decode: Span,
-    minislot: u64,
     flows: Vec<Flow>,
     /// The number of the interval whose MAP is made next, and when that is.
     next_interval: u64,
@@ -229,25 +266,14 @@ struct Docsis {
 
 impl Docsis {
     fn new(config: DocsisConfig, place: &Place) -> Docsis {
-        let symbols = u64::from(config.symbols);
-        let frame = SYMBOL * symbols;
-        let one_way = Span(u64::from(config.distance) * 5_000);
-        let interleaver = SYMBOL * (u64::from(config.interleaver) - 1);
-        let modem = MODEM_MAP + frame * (symbols + 1) / symbols;
-        let lead = modem + interleaver + SYMBOL * 3 + one_way + CMTS_MAP;
-        let interval = ((config.map.0 + frame.0 / 2) / frame.0).max(1);
         let (sustained, down) = buckets(&config);
         let flows = if config.one_flow { 1 } else { 2 };
+        // The first interval is the first one whose MAP is made after time 0.
+        let first = config.map_lead().0.div_ceil(config.interval().0);
         Docsis {
-            frame,
-            interval,
-            lead: lead.max(config.lead),
-            request: one_way + frame * 3,
-            decode: one_way + frame,
-            minislot: MINISLOT_BYTES_PER_SYMBOL * symbols,
             flows: (0..flows).map(|_| Flow::default()).collect(),
-            next_interval: 0,
-            map: Time::ZERO,
+            next_interval: first,
+            map: Time(config.interval().0 * first).saturating_sub(config.map_lead()),
             events: BTreeMap::new(),
             numbered: 0,
             requests: VecDeque::new(),
@@ -261,33 +287,6 @@ impl Docsis {
             phases: place.stream("docsis symbols", 0),
             config,
         }
-        .began()
-    }
-    /// The first interval is the first one whose MAP is made after time 0.
-    fn began(mut self) -> Docsis {
-        self.next_interval = self.lead.0.div_ceil(self.length().0);
-        self.map = self.begins(self.next_interval).saturating_sub(self.lead);
-        self
-    }
-    /// The modem reads its wait from MAPs: a request is answered after the least delay, in whole frames, and in an interval.
-    fn grants(&self) -> Grants {
-        let least = self.frame * (self.request + self.lead).0.div_ceil(self.frame.0);
-        let interval = self.frame * self.grant_frames();
-        Grants { wait: least + self.length(), rate: self.config.ggr, interval }
-    }
-    /// Frames from one proactive grant to the next.
-    fn grant_frames(&self) -> u64 {
-        match self.config.ggi {
-            Span::ZERO => self.interval,
-            ggi => (ggi.0 / self.frame.0).max(1),
-        }
-    }
-    /// A MAP interval.
-    fn length(&self) -> Span {
-        self.frame * self.interval
-    }
-    fn begins(&self, interval: u64) -> Time {
-        Time(self.length().0 * interval)
     }
     fn plan(&mut self, at: Time, event: Event) {
         self.events.insert((at, self.numbered), event);
@@ -295,7 +294,7 @@ impl Docsis {
     }
     /// Minislots for so many bytes.
     fn minislots(&self, bytes: u64) -> u64 {
-        bytes.div_ceil(self.minislot)
+        bytes.div_ceil(self.config.minislot_bytes())
     }
 
     /// The CMTS makes the MAP of an interval.
@@ -304,18 +303,20 @@ impl Docsis {
             let (_, flow, bytes) = self.requests.pop_front().expect("it is there");
             self.flows[flow].wanted += bytes;
         }
-        let begin = self.begins(self.next_interval);
-        let length = self.length();
+        let minislot = self.config.minislot_bytes();
+        let (length, frames) = (self.config.interval(), self.config.map_frames());
+        let begin = Time(length.0 * self.next_interval);
         self.next_interval += 1;
-        self.map = self.begins(self.next_interval).saturating_sub(self.lead);
+        self.map = (begin + length).saturating_sub(self.config.map_lead());
         // Proactive grants, by frame.
-        let mut proactive = vec![0_u64; self.interval as usize];
+        let mut proactive = vec![0_u64; frames as usize];
         if self.config.ggr.bps() > 0 {
-            let ggi = self.grant_frames();
-            let bytes =
-                u128::from(self.config.ggr.bps()) * u128::from(self.frame.0) * u128::from(ggi);
+            let ggi = self.config.grant_frames();
+            let bytes = u128::from(self.config.ggr.bps())
+                * u128::from(self.config.frame().0)
+                * u128::from(ggi);
             let each = self.minislots(bytes.div_ceil(8_000_000_000) as u64).min(MINISLOTS);
-            let first = (self.next_interval - 1) * self.interval;
+            let first = (self.next_interval - 1) * frames;
             for (i, minislots) in proactive.iter_mut().enumerate() {
                 if (first + i as u64).is_multiple_of(ggi) {
                     *minislots = each;
@@ -327,13 +328,13 @@ impl Docsis {
         let draw = 2.0 * self.congestion.unit() - 1.0;
         let load =
             self.config.load.bps() as f64 * (1.0 + draw * f64::from(self.config.vary) / 100.0);
-        let loaded = (load * length.as_secs_f64() / 8.0 / self.minislot as f64) as u64;
-        let free = (MINISLOTS * self.interval).saturating_sub(loaded);
+        let loaded = (load * length.as_secs_f64() / 8.0 / minislot as f64) as u64;
+        let free = (MINISLOTS * frames).saturating_sub(loaded);
         self.sustained.fill(now);
         let peak = self.config.up.bps() * u64::from(self.config.peak) / 100;
         let peak = Rate::from_bps(peak * INFLATION.0 / INFLATION.1).bytes_in(length);
         let tokens = (self.sustained.tokens.max(0) / BYTE) as u64;
-        let most = free.min(tokens.min(peak) / self.minislot);
+        let most = free.min(tokens.min(peak) / minislot);
         let (low, classic) = self.share(pgs, most);
         // Where they are.
         let mut grants: Vec<(u64, usize, u64)> = Vec::new();
@@ -361,7 +362,7 @@ impl Docsis {
             place(low_flow, 0, more, &mut used);
             place(classic_flow, 0, classic, &mut used);
         } else if more + classic > 0 {
-            let room = MINISLOTS * self.interval - (more + classic).min(MINISLOTS * self.interval);
+            let room = MINISLOTS * frames - (more + classic).min(MINISLOTS * frames);
             let from = self.placement.below(room + 1);
             place(low_flow, from, more, &mut used);
             let from = from + more;
@@ -378,7 +379,7 @@ impl Docsis {
         let mut asked = Vec::new();
         for flow in 0..self.flows.len() {
             let of_flow: Vec<_> = pieces.iter().filter(|((_, f), _)| *f == flow).collect();
-            let bytes: u64 = of_flow.iter().map(|(_, n)| **n * self.minislot).sum();
+            let bytes: u64 = of_flow.iter().map(|(_, n)| **n * minislot).sum();
             // What a grant has beyond its request is not credited: the modem asks for the next packet all the same.
             let answered = self.flows[flow].wanted.min(bytes);
             self.flows[flow].wanted -= answered;
@@ -394,8 +395,8 @@ impl Docsis {
         for ((frame, flow), minislots) in pieces {
             let begins_grant = begun[flow] != Some(frame);
             begun[flow] = Some(frame + 1);
-            let at = (begin + self.frame * frame).saturating_sub(self.frame);
-            let bytes = minislots * self.minislot;
+            let at = (begin + self.config.frame() * frame).saturating_sub(self.config.frame());
+            let bytes = minislots * minislot;
             let answered = asked[flow].min(bytes);
             asked[flow] -= answered;
             // The rest of the last minislot is lost, unless the CMTS grants without requests.
@@ -431,7 +432,7 @@ impl Docsis {
         if bytes > 0 {
             self.flows[flow].asked += bytes;
             self.counts.requested += bytes;
-            self.requests.push_back((now + self.request, flow, bytes));
+            self.requests.push_back((now + self.config.request_delay(), flow, bytes));
             sides
                 .show(|| Burst { bytes, ..Burst::new(What::Requested, (now, now), Way::Up, flow) });
         }
@@ -439,8 +440,10 @@ impl Docsis {
 
     /// Prepares what is sent in the frame that begins one frame later.
     fn fill(&mut self, now: Time, flow: usize, (granted, usable): (u64, u64), sides: &mut Sides) {
-        let begin = now + self.frame;
-        let arrival = begin + self.frame + self.decode;
+        let frame = self.config.frame();
+        let begin = now + frame;
+        // Its end, the way, and decoding.
+        let arrival = begin + frame + self.config.one_way() + frame;
         let mut room = usable;
         let (mut packets, mut first) = (0, None);
         while room > 0 {
@@ -461,7 +464,7 @@ impl Docsis {
         }
         let unused = granted - usable + room;
         self.counts.unused += unused;
-        let length = self.frame.0 * self.minislots(granted) / MINISLOTS;
+        let length = frame.0 * self.minislots(granted) / MINISLOTS;
         sides.show(|| Burst {
             packets,
             bytes: granted,
@@ -485,11 +488,10 @@ impl Docsis {
         }
         self.due = self.down[0].ready().max(self.down[1].ready()).max(now + Span(1));
         let sent = now + Span(self.phases.below(SYMBOL.0));
-        let one_way = Span(u64::from(self.config.distance) * 5_000);
-        let interleaver = SYMBOL * (u64::from(self.config.interleaver) - 1);
         let symbols = SYMBOL * bytes.div_ceil(DOWN_SYMBOL_BYTES);
+        let config = &self.config;
         // Encoding, symbols, the way, the interleaver, and decoding.
-        let arrived = sent + SYMBOL + symbols + one_way + interleaver + SYMBOL;
+        let arrived = sent + SYMBOL + symbols + config.one_way() + config.interleaving() + SYMBOL;
         sides.deliver(Way::Down, pkt, Stages { pulled: now, sent, arrived }, arrived);
     }
 }
@@ -550,7 +552,7 @@ impl Medium for Docsis {
     fn division(&self) -> Division {
         let both = ["low latency", "classic"];
         let rows = if self.flows.len() == 1 { vec!["upstream"] } else { both.to_vec() };
-        Division { slot: Some(self.length()), pattern: String::new(), rows }
+        Division { slot: Some(self.config.interval()), pattern: String::new(), rows }
     }
     fn purge(&mut self) -> Vec<Packet> {
         self.flows.iter_mut().filter_map(|flow| flow.partial.take()).map(|(pkt, ..)| pkt).collect()
