@@ -87,6 +87,20 @@ fn waits_are_the_one_way_delay() {
     assert!(seen > 20_000, "{seen} packets");
 }
 
+/// The same where more than 2^16 packets wait for grants and in the queue, in two directions of a path.
+#[test]
+fn many_packets_wait_upstream() {
+    let home = medium(lab(1.2, 0.0), "nr 100MHz", "pfifo limit 100000", json!({}));
+    let home = cbr(home, "udp", 300.0, 50, "home.up");
+    let rtt = home.0["flows"][0]["rtt_ns"].as_u64().expect("a number");
+    let (r, packets) = arrivals(&home);
+    assert!(r.queue("home.up", "all").backlog_packets_max > 90_000);
+    assert!(packets.len() > 100_000, "{} packets", packets.len());
+    for (_, delay, waited) in packets {
+        assert_eq!(delay, rtt / 2 + waited);
+    }
+}
+
 /// Where the only queue is that of a medium, it has the wait that the flow calls its queue's.
 #[test]
 fn the_queue_is_the_links() {

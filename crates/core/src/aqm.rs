@@ -25,6 +25,7 @@ pub mod fq_pie;
 pub mod hosts;
 pub mod inverse_sqrt;
 pub mod jiffies;
+pub mod lens;
 pub mod lfq_cobalt;
 pub mod line;
 pub mod netem;
@@ -53,6 +54,7 @@ use std::any::Any;
 use serde::Serialize;
 
 use self::hosts::Hosts;
+use self::lens::Earliest;
 use self::service::{Carried, Interval, Service};
 use self::tree::ClassSpec;
 use crate::ecn::Ecn;
@@ -115,8 +117,8 @@ pub struct TcpHeader {
     pub is_pure: bool,
 }
 
-/// A queue discipline. The first three methods are what every queue has; [`ReadsHosts`], [`ReadsSacks`], [`Divided`] and
-/// [`Classes`] are for those that need more than [`Pkt`] says.
+/// A queue discipline. The first three methods are what every queue has; [`ReadsHosts`], [`ReadsSacks`], [`Divided`], [`Asked`]
+/// and [`Classes`] are for those that need more than [`Pkt`] says.
 pub trait Aqm<P: Pkt>: Send {
     /// Takes the packet, or gives it to `cx.drop(pkt, why)`.
     fn enqueue(&mut self, pkt: P, cx: &mut QueueCx<P>);
@@ -173,6 +175,10 @@ pub trait Aqm<P: Pkt>: Send {
     fn divided(&mut self) -> Option<&mut dyn Divided<P>> {
         None
     }
+    /// Itself, if its packets wait for a permission before they wait for others.
+    fn asked(&mut self) -> Option<&mut dyn Asked> {
+        None
+    }
     /// Itself, if it has classes.
     fn classes(&mut self) -> Option<&mut dyn Classes<P>> {
         None
@@ -215,6 +221,14 @@ pub struct Grants {
 pub trait ReadsSacks {
     /// The slot's value before the packet arrives.
     fn learn_sack(&mut self, slot: SackSlot, blocks: Blocks);
+}
+
+/// A queue that does not count the wait for a medium's permission.
+pub trait Asked {
+    /// When the packet that comes next can be sent.
+    fn expect(&mut self, earliest: Earliest);
+    /// The same of the packet that left last.
+    fn earliest(&mut self) -> Time;
 }
 
 /// A queue whose classes have queues of their own.

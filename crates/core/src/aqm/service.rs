@@ -536,8 +536,8 @@ impl<P: Carried> Service<P> {
         true
     }
 
-    /// The next packet of a part of the queue, for a medium, and when it came there: its wait ends now, and it is still
-    /// to be delivered.
+    /// The next packet of a part of the queue, for a medium, and when its wait there ended: now, or earlier by its wait
+    /// for a permission. It is still to be delivered.
     pub fn pull(
         &mut self,
         now: Time,
@@ -555,7 +555,8 @@ impl<P: Carried> Service<P> {
             return None;
         };
         let came = pkt.enqueued_at();
-        let sojourn = now.since(came);
+        let began = queue.asked().map_or(came, |asked| asked.earliest().max(came));
+        let sojourn = now.since(began);
         pkt.depart(now);
         self.backlog -= 1;
         let band = self.first_band + band;
@@ -566,12 +567,12 @@ impl<P: Carried> Service<P> {
         b.counts.sojourn_ns += sojourn.0;
         b.range.add(sojourn);
         b.counts.count_marks(marks);
-        if now.saturating_sub(sojourn) < self.measured_from {
+        if came < self.measured_from {
             b.of_warmup.count_marks(marks);
         }
         pkt.add_wait(sojourn);
         self.record_unaccounted(band, sojourn);
-        Some((pkt, came))
+        Some((pkt, came + sojourn))
     }
     /// A packet that was pulled has arrived behind the medium.
     pub fn deliver(&mut self, pkt: &P) {

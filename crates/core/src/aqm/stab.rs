@@ -5,22 +5,13 @@
 //! that the queue counts in bytes follows from that length: shaping, deficits, limits and the backlog. The link itself
 //! still sends the frame. Linux takes a size table at the root only, so classes and their queues share it.
 
-use std::any::Any;
-
 use serde::Deserialize;
 
-use super::hosts::Hosts;
+use super::lens::{Lens, View};
+use super::printed;
 use super::tbf::{CELL, CELL_PAYLOAD};
-use super::tree::ClassSpec;
-use super::{
-    Aqm, Backlog, Classes, Dropped, LinkInfo, Pkt, QueueCx, ReadsHosts, ReadsSacks, TcpHeader,
-    printed,
-};
-use crate::ecn::Ecn;
 use crate::params::kinds::{choice, count, params, signed};
 use crate::params::{self, Described, Given, Refused};
-use crate::probe::Gauges;
-use crate::time::Time;
 
 /// `tc`'s values of `mtu` and `tsize` if they are absent or 0.
 const MTU: u32 = 2047;
@@ -163,138 +154,20 @@ impl SizeTable {
     }
 }
 
-/// A packet with the length that its queue takes it to have.
-#[derive(Clone, Debug)]
-pub struct Resized<P> {
-    pkt: P,
-    len: u32,
-}
+/// How long the queue takes a packet to be.
+#[derive(Copy, Clone, Debug)]
+pub struct Size(u32);
 
-impl<P: Pkt> Pkt for Resized<P> {
-    fn frame_len(&self) -> u32 {
-        self.len
-    }
-    fn truesize(&self) -> u32 {
-        self.pkt.truesize()
-    }
-    fn ecn(&self) -> Ecn {
-        self.pkt.ecn()
-    }
-    fn set_ecn(&mut self, ecn: Ecn) {
-        self.pkt.set_ecn(ecn);
-    }
-    fn enqueued_at(&self) -> Time {
-        self.pkt.enqueued_at()
-    }
-    fn flow_hash(&self) -> u32 {
-        self.pkt.flow_hash()
-    }
-    fn source_hash(&self, hosts: &Hosts) -> u32 {
-        self.pkt.source_hash(hosts)
-    }
-    fn destination_hash(&self, hosts: &Hosts) -> u32 {
-        self.pkt.destination_hash(hosts)
-    }
-    fn dscp(&self) -> u8 {
-        self.pkt.dscp()
-    }
-    fn set_dscp(&mut self, dscp: u8) {
-        self.pkt.set_dscp(dscp);
-    }
-    fn corrupt(&mut self) {
-        self.pkt.corrupt();
-    }
-    fn set_copied(&mut self) {
-        self.pkt.set_copied();
-    }
-    fn tcp(&self) -> Option<TcpHeader> {
-        self.pkt.tcp()
+impl View for Size {
+    fn frame_len(&self, _: u32) -> u32 {
+        self.0
     }
 }
 
-/// A queue behind a size table.
-pub struct Stab<P> {
-    table: SizeTable,
-    queue: Box<dyn Aqm<Resized<P>>>,
-    /// The queue's events in the current call.
-    drops: Vec<Dropped<Resized<P>>>,
-}
+impl Lens for SizeTable {
+    type View = Size;
 
-impl<P: Pkt> Stab<P> {
-    pub fn new(config: &StabConfig, queue: Box<dyn Aqm<Resized<P>>>) -> Self {
-        Stab { table: SizeTable::new(config), queue, drops: Vec::new() }
-    }
-
-    fn call<T>(
-        &mut self,
-        cx: &mut QueueCx<P>,
-        what: impl FnOnce(&mut dyn Aqm<Resized<P>>, &mut QueueCx<Resized<P>>) -> T,
-    ) -> T {
-        let mut inside = QueueCx::new(cx.now, cx.rng, &mut self.drops);
-        let result = what(&mut *self.queue, &mut inside);
-        cx.copied = inside.copied.take().map(|copied| copied.pkt).or(cx.copied.take());
-        (cx.band, cx.marks) = (inside.band, inside.marks);
-        cx.duplicates += inside.duplicates;
-        let told = self.drops.drain(..);
-        cx.drops.extend(told.map(|told| Dropped {
-            pkt: told.pkt.pkt,
-            why: told.why,
-            band: told.band,
-        }));
-        result
-    }
-}
-
-impl<P: Pkt + Send> Aqm<P> for Stab<P> {
-    fn enqueue(&mut self, pkt: P, cx: &mut QueueCx<P>) {
-        let len = self.table.size(pkt.frame_len());
-        self.call(cx, |queue, cx| queue.enqueue(Resized { pkt, len }, cx));
-    }
-    fn dequeue(&mut self, cx: &mut QueueCx<P>) -> Option<P> {
-        self.call(cx, |queue, cx| queue.dequeue(cx)).map(|resized| resized.pkt)
-    }
-    fn backlog(&self) -> Backlog {
-        self.queue.backlog()
-    }
-    fn next_timer(&self) -> Time {
-        self.queue.next_timer()
-    }
-    fn on_timer(&mut self, cx: &mut QueueCx<P>) {
-        self.call(cx, |queue, cx| queue.on_timer(cx));
-    }
-    fn bands(&self) -> &'static [&'static str] {
-        self.queue.bands()
-    }
-    fn waiting_in(&self, band: usize) -> u64 {
-        self.queue.waiting_in(band)
-    }
-    fn probe(&self, out: &mut dyn Gauges) {
-        self.queue.probe(out);
-    }
-    fn change(&mut self, to: &dyn Any, cx: &mut QueueCx<P>) -> Result<(), Vec<P>> {
-        let changed = self.call(cx, |queue, cx| queue.change(to, cx));
-        changed.map_err(|waiting| waiting.into_iter().map(|resized| resized.pkt).collect())
-    }
-    fn hosts(&mut self) -> Option<&mut dyn ReadsHosts> {
-        self.queue.hosts()
-    }
-    fn sacks(&mut self) -> Option<&mut dyn ReadsSacks> {
-        self.queue.sacks()
-    }
-    fn classes(&mut self) -> Option<&mut dyn Classes<P>> {
-        match self.queue.classes() {
-            Some(_) => Some(self),
-            None => None,
-        }
-    }
-}
-
-impl<P: Pkt> Classes<P> for Stab<P> {
-    fn change_class(&mut self, to: &ClassSpec, link: LinkInfo, cx: &mut QueueCx<P>) {
-        self.call(cx, |queue, cx| {
-            if let Some(classes) = queue.classes() {
-                classes.change_class(to, link, cx);
-            }
-        });
+    fn view(&mut self, frame_len: u32) -> Size {
+        Size(self.size(frame_len))
     }
 }

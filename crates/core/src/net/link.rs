@@ -9,11 +9,12 @@ use super::Node;
 use super::inbox::Inbox;
 use super::watch::{Seen, Watch};
 use crate::aqm::hosts::Hosts;
+use crate::aqm::lens::Through;
 use crate::aqm::registry::QdiscConfig;
 use crate::aqm::service::{
     self, Band, Counts, FlowCounters, Interval, Losses, PacketCounts, Service, TokenBucket,
 };
-use crate::aqm::stab::{Stab, StabConfig};
+use crate::aqm::stab::{SizeTable, StabConfig};
 use crate::aqm::trace::Trace;
 use crate::aqm::tree::{ClassSpec, Queue};
 use crate::aqm::{self, Aqm, LinkInfo, QueueCx};
@@ -103,7 +104,7 @@ impl Link {
         let info = LinkInfo { rate: service.bucket.rate(), now: Time::ZERO };
         let aqm = match &stab {
             None => qdisc.build(info),
-            Some(stab) => Box::new(Stab::new(stab, qdisc.build(info))),
+            Some(stab) => Box::new(Through::new(SizeTable::new(stab), qdisc.build(info))),
         };
         let mut link = Link {
             name,

@@ -11,6 +11,7 @@ use super::air::{Air, Burst, Division, WAYS, Way};
 use super::inbox::Inbox;
 use super::parts::Stages;
 use super::port::Port;
+use crate::aqm::lens::Earliest;
 use crate::aqm::{Backlog, DropReason};
 use crate::element::Outbox;
 use crate::packet::Packet;
@@ -25,8 +26,15 @@ pub trait Medium: Send {
     /// There may be something to send in this part of a queue, which was empty or held it back.
     fn ready(&mut self, now: Time, way: Way, part: usize, sides: &mut Sides);
     /// When a packet that comes to a part of a queue can be sent at the earliest, where the medium has to be asked: what
-    /// it waits until then is access, and the queue does not count it.
-    fn earliest(&mut self, _: Time, _: Way, _: usize, _: &Packet, _: &mut Sides) -> Option<Time> {
+    /// it waits until then is access, and the queue does not count it. The medium may put that off.
+    fn earliest(
+        &mut self,
+        _: Time,
+        _: Way,
+        _: usize,
+        _: &Packet,
+        _: &mut Sides,
+    ) -> Option<Earliest> {
         None
     }
     /// Whether it marks a packet that comes to a part of a queue.
@@ -82,19 +90,11 @@ impl<'a> Sides<'a> {
     }
     /// The next packet of a part of a queue.
     pub fn pull(&mut self, now: Time, way: Way, part: usize) -> Option<Packet> {
-        self.pull_asked(now, now, way, part).map(|(pkt, _)| pkt)
+        self.pull_asked(now, way, part).map(|(pkt, _)| pkt)
     }
-    /// The same where the medium has to be asked, by a clock that never goes back, and when the packet's wait in the queue
-    /// ended.
-    pub fn pull_asked(
-        &mut self,
-        now: Time,
-        clock: Time,
-        way: Way,
-        part: usize,
-    ) -> Option<(Packet, Time)> {
-        let side = &mut self.sides[way as usize];
-        side.port.link.pull(now, clock, part, self.out)
+    /// The same where the medium has to be asked, and when the packet's wait in the queue ended.
+    pub fn pull_asked(&mut self, now: Time, way: Way, part: usize) -> Option<(Packet, Time)> {
+        self.sides[way as usize].port.link.pull(now, part, self.out)
     }
     /// The packet arrives at this time, and not before those that were said to arrive before.
     pub fn deliver(&mut self, way: Way, mut pkt: Packet, stages: Stages, at: Time) {

@@ -24,6 +24,8 @@ pub struct Parts {
     pub category: Option<fn(u8) -> usize>,
     /// Two parts: low-latency packets (ECT(1), CE, DSCP 45), and all others. A queue that has such parts itself keeps them.
     pub by_latency: Option<Grants>,
+    /// Packets wait for a permission of the medium before they wait for others.
+    pub are_asked: bool,
 }
 
 /// The DSCP of non-queue-building traffic (RFC 9956).

@@ -5,7 +5,8 @@ use std::any::Any;
 
 use super::parts::Parts;
 use crate::aqm::hosts::Hosts;
-use crate::aqm::{self, Aqm, Backlog, Divided, QueueCx, ReadsHosts, ReadsSacks};
+use crate::aqm::lens::Earliest;
+use crate::aqm::{self, Aqm, Asked, Backlog, Divided, QueueCx, ReadsHosts, ReadsSacks};
 use crate::packet::{Packet, SackSlot};
 use crate::probe::Gauges;
 use crate::sack::Blocks;
@@ -17,19 +18,24 @@ pub struct Stations {
     queues: Vec<Box<dyn Aqm<Packet>>>,
     /// The part that was served last, whose inner state is shown.
     served: usize,
+    /// Of the packet that comes.
+    earliest: Option<Earliest>,
 }
 
 impl Stations {
     pub fn new(parts: Parts, mut build: impl FnMut() -> Box<dyn Aqm<Packet>>) -> Stations {
         let queues = (0..parts.count()).map(|_| build()).collect();
-        Stations { parts, queues, served: 0 }
+        Stations { parts, queues, served: 0, earliest: None }
     }
 }
 
 impl Aqm<Packet> for Stations {
     fn enqueue(&mut self, pkt: Packet, cx: &mut QueueCx<Packet>) {
-        let part = self.parts.of(&pkt);
-        self.queues[part].enqueue(pkt, cx);
+        let queue = &mut self.queues[self.parts.of(&pkt)];
+        if let (Some(earliest), Some(asked)) = (self.earliest.take(), queue.asked()) {
+            asked.expect(earliest);
+        }
+        queue.enqueue(pkt, cx);
     }
     /// Of any part, as when the queue is emptied.
     fn dequeue(&mut self, cx: &mut QueueCx<Packet>) -> Option<Packet> {
@@ -78,6 +84,18 @@ impl Aqm<Packet> for Stations {
     }
     fn divided(&mut self) -> Option<&mut dyn Divided<Packet>> {
         Some(self)
+    }
+    fn asked(&mut self) -> Option<&mut dyn Asked> {
+        self.parts.are_asked.then_some(self as &mut dyn Asked)
+    }
+}
+
+impl Asked for Stations {
+    fn expect(&mut self, earliest: Earliest) {
+        self.earliest = Some(earliest);
+    }
+    fn earliest(&mut self) -> Time {
+        self.queues[self.served].asked().map_or(Time::ZERO, |asked| asked.earliest())
     }
 }
 

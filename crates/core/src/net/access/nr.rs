@@ -464,8 +464,9 @@ impl MediumKind for NrConfig {
             Rate::from_bps((share as u64).max(8))
         })
     }
-    fn parts(&self, _: Way, users: &Subscribers) -> Parts {
-        Parts { stations: users.of_group.clone(), ..Parts::default() }
+    fn parts(&self, way: Way, users: &Subscribers) -> Parts {
+        let stations = users.of_group.clone();
+        Parts { stations, are_asked: way == Way::Up, ..Parts::default() }
     }
     fn build(&self, place: &Place, users: &Subscribers) -> Box<dyn Medium> {
         let of_station = |config: &MediumConfig| match config {

@@ -2,7 +2,8 @@
 
 use std::ops::AddAssign;
 
-use super::{Link, Stab, aqm};
+use super::{Link, SizeTable, Through, aqm};
+use crate::aqm::lens::{Earliest, FromEarliest};
 use crate::aqm::registry::QdiscConfig;
 use crate::aqm::service::Carried as _;
 use crate::aqm::{Backlog, DropReason, LinkInfo, QueueCx};
@@ -67,40 +68,11 @@ pub struct Behind {
     of_accounts: Vec<Sums>,
     /// When each of those that arrived left the queue, where somebody asks for that.
     pulls: Option<Vec<Time>>,
-    /// Where packets wait for a grant first.
-    asking: Option<Asking>,
     /// From the queue to the arrival, since measuring began.
     delay: Distribution,
     lost_measured: u64,
     /// The medium's report since the last sample.
     gauges: Vec<(&'static str, f64)>,
-}
-
-/// A medium that has to be asked says when a packet can be sent at the earliest, and the queue counts its wait from
-/// there. When it came is kept here; the low bits of the time that the queue sees say where.
-#[derive(Debug, Default)]
-struct Asking {
-    came: Vec<Time>,
-    next: usize,
-}
-
-/// Packets that can wait without one taking another's place, and nanoseconds to which the queue's time is cut.
-const PLACES: usize = 1 << 16;
-
-impl Asking {
-    /// The time that the queue sees of a packet.
-    fn note(&mut self, now: Time, earliest: Time) -> Time {
-        if self.next == self.came.len() {
-            self.came.push(now);
-        }
-        self.came[self.next] = now;
-        let seen = (earliest.0 & !(PLACES as u64 - 1)) + self.next as u64;
-        self.next = (self.next + 1) % PLACES;
-        Time(seen)
-    }
-    fn came(&self, seen: Time) -> Time {
-        self.came[seen.0 as usize % PLACES]
-    }
 }
 
 impl Gauges for Behind {
@@ -121,19 +93,27 @@ impl Link {
     /// A queue, or one for each part.
     pub(super) fn build(&self, qdisc: &QdiscConfig, now: Time) -> Box<dyn aqm::Aqm<Packet>> {
         let info = LinkInfo { rate: self.service.bucket.rate(), now };
-        match &self.behind {
-            Some(behind) if behind.parts.count() > 1 => {
-                let mut queue = qdisc.build(info);
-                if let (Some(grants), Some(divided)) = (behind.parts.by_latency, queue.divided()) {
-                    divided.know_grants(grants);
-                    return queue;
-                }
-                Box::new(Stations::new(behind.parts.clone(), || qdisc.build(info)))
-            }
-            _ => match &self.stab {
+        let Some(behind) = &self.behind else {
+            return match &self.stab {
                 None => qdisc.build(info),
-                Some(stab) => Box::new(Stab::new(stab, qdisc.build(info))),
-            },
+                Some(stab) => Box::new(Through::new(SizeTable::new(stab), qdisc.build(info))),
+            };
+        };
+        let parts = &behind.parts;
+        if let Some(grants) = parts.by_latency {
+            let mut queue = qdisc.build(info);
+            if let Some(divided) = queue.divided() {
+                divided.know_grants(grants);
+                return queue;
+            }
+        }
+        let of_part = || match parts.are_asked {
+            true => Box::new(Through::new(FromEarliest::default(), qdisc.build(info))),
+            false => qdisc.build(info),
+        };
+        match parts.count() {
+            1 => of_part(),
+            _ => Box::new(Stations::new(parts.clone(), of_part)),
         }
     }
     pub fn behind(&self) -> Option<&Behind> {
@@ -155,12 +135,12 @@ impl Link {
         pkt.ecn.set(Ecn::Ce);
         self.service.bands[self.service.first_band].counts.marked += 1;
     }
-    /// A packet comes, which can be sent at the earliest then if the medium has to be asked; tells to which part.
+    /// A packet comes, which waits for a permission first if the medium has to be asked; tells to which part.
     pub fn accept(
         &mut self,
         now: Time,
         mut pkt: Packet,
-        earliest: Option<Time>,
+        earliest: Option<Earliest>,
         out: &mut Outbox,
     ) -> usize {
         if let Some(queue) = self.aqm.sacks().filter(|_| pkt.sack().is_some()) {
@@ -169,9 +149,8 @@ impl Link {
         if now < self.service.measured_from {
             pkt.set_of_warmup();
         }
-        if let Some(earliest) = earliest {
-            let asking = self.behind_mut().asking.get_or_insert_default();
-            pkt.enqueued_at = asking.note(now, earliest.max(now));
+        if let (Some(earliest), Some(asked)) = (earliest, self.aqm.asked()) {
+            asked.expect(earliest);
         }
         self.service.arrive(now, &pkt, &mut *self.aqm);
         if let Some(watch) = &mut self.watch {
@@ -183,17 +162,10 @@ impl Link {
         self.settle(now, out);
         part
     }
-    /// The next packet of a part. With the time at which its wait in the queue ends: now, or earlier by its wait for a
-    /// grant. `clock` is the queue's, which is late by what delayed a report.
-    pub fn pull(
-        &mut self,
-        now: Time,
-        clock: Time,
-        part: usize,
-        out: &mut Outbox,
-    ) -> Option<(Packet, Time)> {
+    /// The next packet of a part, and when its wait in the queue ended: now, or earlier by its wait for a permission.
+    pub fn pull(&mut self, now: Time, part: usize, out: &mut Outbox) -> Option<(Packet, Time)> {
         let part_of_queue = (self.parts() > 1).then_some(part);
-        let pulled = self.service.pull(clock, part_of_queue, &mut *self.aqm);
+        let pulled = self.service.pull(now, part_of_queue, &mut *self.aqm);
         self.settle(now, out);
         if let (Some(watch), Some((pkt, _))) = (&mut self.watch, &pulled) {
             watch.see(std::iter::empty(), std::slice::from_ref(pkt), &[]);
@@ -201,10 +173,7 @@ impl Link {
         let behind = self.behind_mut();
         behind.held[part] = pulled.is_none();
         behind.pulled += u64::from(pulled.is_some());
-        pulled.map(|(pkt, seen)| match &behind.asking {
-            None => (pkt, now),
-            Some(asking) => (pkt, asking.came(seen) + clock.since(seen)),
-        })
+        pulled
     }
     /// The backlog of a part that is not held back.
     pub fn waiting(&mut self, part: usize) -> Backlog {

@@ -46,13 +46,11 @@ pub(super) struct Bearer {
     first: u64,
     /// Bytes of the last one that no block has yet.
     left: u64,
-    /// The queue's.
-    clock: Time,
 }
 
 impl Bearer {
     pub(super) fn new(way: Way, user: usize) -> Bearer {
-        Bearer { way, user, inside: VecDeque::new(), first: 0, left: 0, clock: Time::ZERO }
+        Bearer { way, user, inside: VecDeque::new(), first: 0, left: 0 }
     }
     /// Bytes that no block has, with headers.
     pub(super) fn backlog(&self, sides: &mut Sides) -> u64 {
@@ -60,21 +58,19 @@ impl Bearer {
         let around = (u64::from(ETHERNET_HEADER) - HEADERS) * waiting.packets;
         self.left + waiting.bytes.saturating_sub(around)
     }
-    /// A block of at most so many bytes, on a report that was so late; none if there is nothing to send.
+    /// A block of at most so many bytes; none if there is nothing to send.
     pub(super) fn fill(
         &mut self,
         now: Time,
-        late: Span,
         most: u64,
         share: f64,
         sides: &mut Sides,
     ) -> Option<Block> {
-        self.clock = self.clock.max(now.saturating_sub(late));
         let mut room = most;
         let mut first = None;
         while room > HEADERS {
             if self.left == 0 {
-                let pulled = sides.pull_asked(now, self.clock, self.way, self.user);
+                let pulled = sides.pull_asked(now, self.way, self.user);
                 let Some((pkt, pulled)) = pulled else { break };
                 let ip = u64::from(pkt.frame_len).saturating_sub(ETHERNET_HEADER.into());
                 self.left = ip + HEADERS;

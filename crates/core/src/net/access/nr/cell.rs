@@ -7,6 +7,7 @@ use super::bearer::{Bearer, Block};
 use super::channel::Channel;
 use super::marking::Marker;
 use super::{NrConfig, Scheduler};
+use crate::aqm::lens::Earliest;
 use crate::math;
 use crate::net::access::Place;
 use crate::net::air::{Burst, Division, WAYS, Way, What};
@@ -38,8 +39,6 @@ struct Report {
     backlog: u64,
     /// Granted in slots after it.
     granted: u64,
-    /// How long HARQ delayed it.
-    late: Span,
 }
 
 struct User {
@@ -55,7 +54,8 @@ struct User {
     /// When scheduling requests may be sent first, and the slot of the grant that answers one.
     phase: Span,
     asked: Option<u64>,
-    /// When the last packet that came could be granted at the earliest.
+    /// When packets can be granted that no report tells yet, and the last one that came.
+    untold: Vec<Earliest>,
     earliest: Time,
     handover: Time,
     absent_until: Time,
@@ -78,9 +78,10 @@ impl User {
         let first = self.reports.front().filter(|first| first.usable <= decided);
         first.map_or(0, |report| report.backlog.saturating_sub(report.granted))
     }
-    fn report(&mut self, usable: Time, late: Span, sides: &mut Sides) {
+    fn report(&mut self, usable: Time, sides: &mut Sides) {
         let backlog = self.bearers[1].backlog(sides);
-        self.reports.push_back(Report { usable, backlog, granted: 0, late });
+        self.reports.push_back(Report { usable, backlog, granted: 0 });
+        self.untold.clear();
     }
     /// Whether it was told to the base station that something waits, and not all is granted.
     fn is_known(&self) -> bool {
@@ -139,6 +140,7 @@ impl Cell {
                 reports: VecDeque::new(),
                 phase,
                 asked: None,
+                untold: Vec::new(),
                 earliest: Time::ZERO,
                 handover,
                 absent_until: Time::ZERO,
@@ -288,6 +290,7 @@ impl Cell {
                 // The new cell knows nothing.
                 let user = &mut self.users[number];
                 user.reports.clear();
+                user.untold.clear();
             }
         }
     }
@@ -356,15 +359,18 @@ impl Cell {
                 block.tries = 0;
                 at += STATUS;
             }
-            let direction = &mut self.ways[way as usize];
+            let (direction, number) = (&mut self.ways[way as usize], block.user);
             direction.again.insert((at, direction.numbered), block);
             direction.numbered += 1;
+            if way == Way::Up {
+                self.put_off(slot + 1, number);
+            }
             return;
         }
         let bearer = &mut user.bearers[way as usize];
         bearer.settle(&block, (!is_lost).then_some(now + after));
         if way == Way::Up {
-            user.report(usable, now.since(block.begun), sides);
+            user.report(usable, sides);
         }
         self.release(now, way, block.user, sides);
     }
@@ -414,7 +420,7 @@ impl Cell {
         for number in self.order(now, Way::Down, |user| user.bearers[0].backlog(sides) > 0) {
             let user = &mut self.users[number];
             let most = (user.capacity(now, Way::Down) * room) as u64;
-            if let Some(block) = user.bearers[0].fill(now, Span::ZERO, most, room, sides) {
+            if let Some(block) = user.bearers[0].fill(now, most, room, sides) {
                 if let Some(marker) = &mut user.marker {
                     marker.transmit(block.last + 1 - block.first, block.bytes);
                 }
@@ -438,7 +444,7 @@ impl Cell {
             if bytes == 0 || user.is_absent(now) {
                 continue;
             }
-            let taken = self.grant(now, Span::ZERO, number, bytes.into(), room, sides);
+            let taken = self.grant(now, number, bytes.into(), room, sides);
             if taken > 0.0 && is_asked {
                 self.users[number].asked = None;
             }
@@ -450,21 +456,12 @@ impl Cell {
                 return 0.0;
             }
             let known = self.users[number].known(decided);
-            let late = self.users[number].reports.front().map_or(Span::ZERO, |report| report.late);
-            room -= self.grant(now, late, number, known, room, sides);
+            room -= self.grant(now, number, known, room, sides);
         }
         room.max(0.0)
     }
-    /// A user sends at most so many bytes, on a report that was so late. Tells the part of the slot that this takes.
-    fn grant(
-        &mut self,
-        now: Time,
-        late: Span,
-        number: usize,
-        bytes: u64,
-        room: f64,
-        sides: &mut Sides,
-    ) -> f64 {
+    /// A user sends at most so many bytes. Tells the part of the slot that this takes.
+    fn grant(&mut self, now: Time, number: usize, bytes: u64, room: f64, sides: &mut Sides) -> f64 {
         let usable = self.usable(now);
         let user = &mut self.users[number];
         let capacity = user.capacity(now, Way::Up);
@@ -474,13 +471,13 @@ impl Cell {
         }
         let share = (granted as f64 / capacity).min(room);
         user.reports.iter_mut().for_each(|report| report.granted += granted);
-        match user.bearers[1].fill(now, late, granted, share, sides) {
+        match user.bearers[1].fill(now, granted, share, sides) {
             Some(block) => {
                 self.served(Way::Up, number, block.bytes);
                 self.send(now, Way::Up, block, sides);
             }
             None => {
-                user.report(usable, Span::ZERO, sides);
+                user.report(usable, sides);
                 let length = self.length(share);
                 sides.show(|| Burst {
                     bytes: granted,
@@ -498,26 +495,45 @@ impl Cell {
         let decided = self.from(Way::Down, self.since(told.usable));
         Some(self.from(Way::Up, decided + u64::from(self.config.k2)))
     }
+    /// The slot, from that one on, in which a user reports next if nobody else sends.
+    fn reports(&self, next: u64, number: usize) -> Option<u64> {
+        let again = self.ways[1].again.iter().filter(|(_, block)| block.user == number);
+        let repeated = again.map(|((at, _), _)| self.since(*at)).min();
+        let slots = [self.users[number].asked, self.told(number), repeated];
+        let next = slots.into_iter().flatten().min()?.max(next);
+        Some(self.from(Way::Up, next))
+    }
+    /// A report has failed: what it would have told can be granted on the next one that arrives.
+    fn put_off(&mut self, next: u64, number: usize) {
+        if let Some(slot) = self.reports(next, number) {
+            let earliest = self.begins(self.granted(slot));
+            let user = &mut self.users[number];
+            user.untold.iter().for_each(|packets| packets.put_off(earliest));
+            user.earliest = user.earliest.max(earliest);
+        }
+    }
     /// When a packet of so many bytes that comes now to a user can be granted at the earliest, if nobody else sends.
-    fn earliest(&mut self, now: Time, number: usize, bytes: u64, sides: &mut Sides) -> Time {
+    fn earliest(&mut self, now: Time, number: usize, bytes: u64, sides: &mut Sides) -> Earliest {
         let before = self.users[number].bearers[1].backlog(sides);
         let next = self.from(Way::Up, self.since(now));
         let fits = before + bytes <= self.users[number].config.prescheduled.into();
         if !self.is_prescheduled(number) {
             self.ask(now, number);
         }
-        let slot = match self.users[number].asked {
+        let slot = match self.reports(next, number) {
             _ if fits => next,
             // The grant that answers a request carries the first bytes, and the report.
-            Some(asked) if before == 0 => asked,
-            Some(asked) => self.granted(asked),
-            // The next block has the report: what was told before is granted for it.
-            None => self.granted(next.max(self.told(number).unwrap_or(next))),
+            Some(slot) if before == 0 && self.users[number].asked == Some(slot) => slot,
+            // The next block has the report.
+            slot => self.granted(slot.unwrap_or(next)),
         };
         let begins = self.begins(slot);
         let user = &mut self.users[number];
         user.earliest = user.earliest.max(begins);
-        user.earliest
+        if user.untold.last().is_none_or(|last| last.get() != user.earliest) {
+            user.untold.push(Earliest::new(user.earliest));
+        }
+        user.untold.last().expect("it was there or pushed").clone()
     }
     /// A user has something to send and has told nothing: at its next occasion it asks.
     fn ask(&mut self, now: Time, number: usize) {
@@ -571,7 +587,7 @@ impl Medium for Cell {
         part: usize,
         pkt: &Packet,
         sides: &mut Sides,
-    ) -> Option<Time> {
+    ) -> Option<Earliest> {
         (way == Way::Up).then(|| self.earliest(now, part, pkt.frame_len.into(), sides))
     }
     fn marks(&mut self, now: Time, way: Way, pkt: &Packet, part: usize) -> bool {
