@@ -11,7 +11,7 @@ use l4slab_core::sim::Simulation;
 use l4slab_core::time::Time;
 use serde_json::{Value, json};
 
-use crate::lab::{Lab, Result, agrees, between, bps, columns, lab, mean_since, ns};
+use crate::lab::{Lab, Result, agrees, between, bps, columns, lab, mean_since, near, ns};
 
 /// Adds a link `home` and its other side `home.up`.
 pub fn medium(lab: Lab, words: &str, qdisc: &str, stations: Value) -> Lab {
@@ -341,19 +341,19 @@ fn leo_rates_vary_as_measured() {
     };
     for (k, within) in [(1, 0.08), (2, 0.12), (3, 0.15), (5, 0.20), (8, 0.27)] {
         let found = structure(&down, 0.33, k, false, 3);
-        between(&format!("down within a slot, {k} s"), found, within - 0.05, within + 0.05);
+        near(&format!("rates down within a slot after {k} s"), found, within, 0.05);
     }
     for (k, across) in [(3, 0.45), (5, 0.52), (8, 0.56)] {
         let found = structure(&down, 0.33, k, true, 3);
-        between(&format!("down across a boundary, {k} s"), found, across - 0.05, across + 0.05);
+        near(&format!("rates down across a boundary after {k} s"), found, across, 0.05);
     }
     for (k, within) in [(1, 0.03), (2, 0.05), (3, 0.06), (5, 0.08), (8, 0.11)] {
         let found = structure(&up, 0.48, k, false, 0);
-        between(&format!("up within a slot, {k} s"), found, within - 0.05, within + 0.05);
+        near(&format!("rates up within a slot after {k} s"), found, within, 0.05);
     }
     for (k, across) in [(3, 0.66), (5, 0.67), (8, 0.67)] {
         let found = structure(&up, 0.48, k, true, 0);
-        between(&format!("up across a boundary, {k} s"), found, across - 0.05, across + 0.05);
+        near(&format!("rates up across a boundary after {k} s"), found, across, 0.05);
     }
     // While moving about twice of it, in parts of what varies while nothing is obstructed.
     let moving = run("leo moving obstructed 0 down 280kbit up 2mbit", "home", 0.9);
@@ -365,7 +365,7 @@ fn leo_rates_vary_as_measured() {
         let there = (0..down.len()).filter(|i| (i % 15 == 12) == boundary && i % 15 != 13);
         mean(&there.map(|i| down[i]).collect::<Vec<_>>())
     };
-    between("rate in the second of the boundary", at(true) / at(false), 0.84, 0.90);
+    near("rate in the second of the boundary", at(true) / at(false), 0.87, 0.03);
 }
 
 /// One-way delays in ms by flow group and the time of sending.
@@ -405,8 +405,8 @@ fn leo_pings_as_measured() {
         of[of.len() / 2]
     };
     for (words, seconds, clean, loss, longest) in [
-        ("leo", 15_000.0, [0.44, 0.58], [0.54, 0.94], [50.0, 74.0]),
-        ("leo moving", 30_000.0, [0.19, 0.33], [2.9, 4.9], [61.0, 91.0]),
+        ("leo", 15_000.0, (0.51, 0.07), (0.74, 0.20), (62.0, 12.0)),
+        ("leo moving", 30_000.0, (0.24, 0.05), (3.9, 1.0), (76.0, 15.0)),
     ] {
         let windows = pings(words, seconds);
         let (mut above, mut range, mut rates) = (Vec::new(), Vec::new(), Vec::new());
@@ -420,13 +420,18 @@ fn leo_pings_as_measured() {
             }
         }
         let none = rates.iter().filter(|rate| **rate == 0.0).count() as f64 / rates.len() as f64;
-        between(&format!("{words}: windows without loss"), none, clean[0], clean[1]);
+        near(&format!("{words}: 25-s tests without loss"), none, clean.0, clean.1);
         // At rest without the tests of which a fifth is lost.
         let most = if words == "leo" { 0.2 } else { 1.1 };
         let few: Vec<f64> = rates.iter().copied().filter(|rate| *rate < most).collect();
-        between(&format!("{words}: mean loss, %"), 100.0 * mean(&few), loss[0], loss[1]);
-        between(&format!("{words}: mean less minimum, ms"), median(above), 8.4, 12.4);
-        between(&format!("{words}: longest less least, ms"), median(range), longest[0], longest[1]);
+        near(&format!("{words}: mean loss, %"), 100.0 * mean(&few), loss.0, loss.1);
+        near(&format!("{words}: ping, mean less least of 25 s, ms"), median(above), 10.4, 2.0);
+        near(
+            &format!("{words}: ping, longest less least of 25 s, ms"),
+            median(range),
+            longest.0,
+            longest.1,
+        );
     }
 }
 
@@ -1130,7 +1135,7 @@ fn nr_slots() {
     ] {
         let home = medium(lab(5.0, 0.5), words, "pfifo limit 500", json!({}));
         let full = cbr(home, "udp", 100.0, 1500, "home").run().flow("udp").rate_mbps;
-        agrees(words, full * 1505.0 / 1514.0, mbps, 0.005);
+        agrees(&format!("{words}: Mbit/s"), full * 1505.0 / 1514.0, mbps, 0.005);
         // Every 10.3 ms and a little, which is no multiple of a slot.
         let home = medium(lab(200.0, 0.0), words, "pfifo", json!({}));
         let r = cbr(home, "one", 114.0 * 8.0 / 10_313.7, 100, "home").run();
@@ -1159,13 +1164,13 @@ fn nr_harq_delays_what_follows() {
         (mean / 0.5, late.sum::<u64>() as f64 / all as f64, Result(simulation.run()))
     };
     let (least, late, clean) = run(0.0, 8);
-    agrees("delay without errors, slots", least, 3.0, 1e-6);
+    agrees("HARQ without errors: delay, slots", least, 3.0, 1e-6);
     assert!(late == 0.0);
     for (round, bler, slots, delayed) in
         [(8, 0.1, 2.72, 0.539), (8, 0.2, 4.33, 0.778), (4, 0.1, 0.862, 0.324)]
     {
         let (mean, late, r) = run(bler, round);
-        let what = format!("a round of {round} slots, {bler} fail");
+        let what = format!("HARQ, a round of {round} slots, {bler} fail");
         let throughput = r.flow("udp").rate_mbps / clean.flow("udp").rate_mbps;
         agrees(&format!("{what}: throughput"), throughput, 1.0 / (1.0 + bler), 0.005);
         agrees(&format!("{what}: mean extra delay, slots"), mean - least, slots, 0.02);
@@ -1201,8 +1206,8 @@ fn lte_blocks() {
             [elements * 0.86 * 8.0 * 948.0 / 1024.0, elements * 0.92 * 2.0 * 120.0 / 1024.0]
         });
         let [down, up] = nr.unwrap_or([down, up]);
-        agrees(&format!("{words}: down"), found[0], down, 0.005);
-        agrees(&format!("{words}: up"), found[1], up, 0.005);
+        agrees(&format!("{words}: down, Mbit/s"), found[0], down, 0.005);
+        agrees(&format!("{words}: up, Mbit/s"), found[1], up, 0.005);
     }
     let refused = |words: &str| access::parse(words).unwrap_err().to_string();
     assert_eq!(
@@ -1234,12 +1239,12 @@ fn nr_schedulers() {
     };
     for n in [1, 3, 6] {
         for rate in cell("nr fdd bler 0 rr", &vec!["30mbit"; n]) {
-            agrees(&format!("{n} users in turn"), rate, 30.0 / n as f64, 0.01);
+            agrees(&format!("{n} users in turn, Mbit/s"), rate, 30.0 / n as f64, 0.01);
         }
     }
     let fair = cell("nr fdd bler 0 pf", &["10mbit", "40mbit"]);
-    agrees("near", fair[1], 20.0, 0.02);
-    agrees("far", fair[0], 5.0, 0.02);
+    agrees("proportional fair, 40 Mbit/s alone: Mbit/s", fair[1], 20.0, 0.02);
+    agrees("proportional fair, 10 Mbit/s alone: Mbit/s", fair[0], 5.0, 0.02);
     let fairer = cell("nr fdd bler 0 pf alpha 2", &["10mbit", "40mbit"]);
     agrees("ratio with exponent 2", fairer[1] / fairer[0], 2.0, 0.03);
     // The gain of choosing the best of n independent exponential rates is 1 + 1/2 + ... + 1/n.
@@ -1247,14 +1252,14 @@ fn nr_schedulers() {
         let words = "nr fdd bler 0 rayleigh pf-window 1000";
         cell(words, &vec!["4mbit"; n]).iter().sum::<f64>() / 4.0
     };
-    agrees("gain of two", gain(2), 1.5, 0.03);
-    agrees("gain of four", gain(4), 2.083, 0.03);
+    agrees("gain of two users", gain(2), 1.5, 0.03);
+    agrees("gain of four users", gain(4), 2.083, 0.03);
     // LTE in 5 MHz at the best rate: ns-3's test has 2 196 000 B/s. Its groups of two resource blocks are 24 of 25.
     let lte = cell("lte 5MHz bler 0 cqi 15", &["17mbit"]);
-    agrees("as said", lte[0], 17.0, 0.01);
+    agrees("lte 5MHz rate 17mbit: Mbit/s", lte[0], 17.0, 0.01);
     let peak =
         access::parse("lte 5MHz prb 24 mcs 28").expect("words").rates()[0].bps() as f64 / 8.0;
-    agrees("LTE, bytes per second", peak, 2_196_000.0, 0.01);
+    agrees("lte 5MHz prb 24 mcs 28: byte/s (ns-3)", peak, 2_196_000.0, 0.01);
 }
 
 /// The rate varies as said: mean, coefficient of variation, and how long.
@@ -1265,12 +1270,12 @@ fn nr_channel_varies() {
     let lab = lab(20_000.0, 0.0).with("sample_ns", 500_000_000_u64);
     let home = medium(lab, words, "pfifo", json!({}));
     let all = series(&cbr(home, "udp", 0.02, 111, "home").run(), "home", "capacity_mbps");
-    agrees("mean", mean(&all), 1.0, 0.02);
-    agrees("cv", variance(&all).sqrt() / mean(&all), 0.6, 0.05);
+    agrees("ar1 0.6 500ms: mean", mean(&all), 1.0, 0.02);
+    agrees("ar1 0.6 500ms: cv", variance(&all).sqrt() / mean(&all), 0.6, 0.05);
     let logs: Vec<f64> = all.iter().map(|rate| rate.ln()).collect();
     let (m, v) = (mean(&logs), variance(&logs));
     let pairs: Vec<f64> = logs.windows(2).map(|w| (w[0] - m) * (w[1] - m) / v).collect();
-    between("autocorrelation of the logarithm after 500 ms", mean(&pairs), 0.34, 0.40);
+    between("ar1 0.6 500ms: autocorrelation after 500 ms", mean(&pairs), 0.34, 0.40);
 }
 
 /// As shipped, a base station's buffer is deep. A queue that marks takes the delay away, and not the throughput.
@@ -1348,22 +1353,45 @@ fn nr_uplink_counts_the_standing_queue() {
     agrees("full queue, ms", wait, 200.0 * 1214.0 * 8.0 / f.rate_mbps * 1e-3, 0.03);
 }
 
+/// HARQ that repeats reports is no standing queue: `dualpi2` with a step of 1 ms does not mark half of what an uplink carries,
+/// but where several repetitions take the slots of a pattern at once.
+#[test]
+fn nr_uplink_of_half_the_rate_is_not_marked() {
+    for words in ["nr", "nr 100MHz mcs-up 19", "nr 100MHz mcs-up 19 fdd"] {
+        let mbps = 0.5 * access::parse(words).expect("words").rates()[1].bps() as f64 * 1e-6;
+        let home = medium(lab(20.0, 2.0), words, "dualpi2", json!({}));
+        let r = low_latency(cbr(home, "udp", mbps, 1200, "home.up")).run();
+        let f = r.flow("udp");
+        between(&format!("{words}: CE, %"), f.ce_pct.expect("packets"), 0.0, 0.1);
+        assert!(f.access_ms_mean > Some(3.0), "{words}: {:?}", f.access_ms_mean);
+    }
+}
+
 /// A controller of a call fills an uplink behind a threshold of 10 ms. HARQ takes a tenth.
 #[test]
 #[ignore = "slow"]
 fn nr_uplink_of_a_call() {
-    for (cc, kind) in [("scream", "media"), ("prague", "tcp")] {
-        let words = "nr 100MHz mcs-up 19";
-        let capacity = access::parse(words).expect("words").rates()[1].bps() as f64 * 1e-6;
-        let queue = "codel ce_threshold 10ms";
+    let words = "nr 100MHz mcs-up 19";
+    let capacity = access::parse(words).expect("words").rates()[1].bps() as f64 * 1e-6;
+    for (cc, kind, queue, least) in [
+        ("scream", "media", "codel ce_threshold 10ms", 0.65),
+        ("prague", "tcp", "codel ce_threshold 10ms", 0.65),
+        ("scream", "media", "dualpi2 step_thresh 10ms", 0.4),
+        ("prague", "tcp", "dualpi2 step_thresh 10ms", 0.4),
+    ] {
         let home = medium(lab(30.0, 10.0), words, queue, json!({}));
         let spec = json!({"name": "f", "kind": kind, "cc": cc, "rtt_ns": ns(0.03), "path": ["home.up"],
             "reverse_path": ["home"], "rate_bps": bps(150.0), "rate_start_bps": bps(5.0),
             "interval_ns": ns(1.0 / 60.0)});
         let f = flow(home, spec).run();
         let f = f.flow("f");
-        between(&format!("{cc}: part of the link"), f.goodput_mbps / capacity, 0.65, 0.95);
-        between(&format!("{cc}: CE, %"), f.ce_pct.expect("packets"), 0.0, 5.0);
+        between(
+            &format!("{cc}, {queue}: part of the link"),
+            f.goodput_mbps / capacity,
+            least,
+            0.95,
+        );
+        between(&format!("{cc}, {queue}: CE, %"), f.ce_pct.expect("packets"), 0.0, 5.0);
     }
 }
 
@@ -1381,11 +1409,11 @@ fn nr_drive_as_measured() {
         empty.extend(r.flow_series("udp", "rate_mbps").into_iter().map(|(_, rate)| rate));
     }
     let (m, v) = (mean(&all), variance(&all));
-    between("cv", v.sqrt() / m, 1.75, 2.25);
+    between("drive: cv", v.sqrt() / m, 1.75, 2.25);
     let pairs: Vec<f64> = (10..all.len()).map(|i| (all[i] - m) * (all[i - 10] - m) / v).collect();
-    between("autocorrelation after 10 s", mean(&pairs), 0.38, 0.52);
+    between("drive: autocorrelation after 10 s", mean(&pairs), 0.38, 0.52);
     let empty = empty.iter().filter(|rate| **rate == 0.0).count() as f64 / empty.len() as f64;
-    between("seconds without anything", empty, 0.07, 0.11);
+    between("drive: seconds without anything", empty, 0.07, 0.11);
 }
 
 /// HARQ disorders blocks, and packets arrive in order: a sender without losses repeats nothing.

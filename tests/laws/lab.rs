@@ -163,6 +163,12 @@ pub fn agrees(what: &str, measured: f64, law: f64, tolerance: f64) {
     assert!(off.abs() <= tolerance, "{what}: measured {measured}, law {law}, allowed {tolerance}");
 }
 
+/// `measured` agrees with what was published within an absolute tolerance.
+#[track_caller]
+pub fn near(what: &str, measured: f64, published: f64, tolerance: f64) {
+    agrees(what, measured, published, tolerance / published.abs());
+}
+
 /// `measured` lies between the two.
 #[track_caller]
 pub fn between(what: &str, measured: f64, low: f64, high: f64) {
