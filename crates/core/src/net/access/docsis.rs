@@ -393,7 +393,8 @@ impl Docsis {
         }
         let mut begun = vec![None; self.flows.len()];
         for ((frame, flow), minislots) in pieces {
-            let begins_grant = begun[flow] != Some(frame);
+            // A proactive grant stands at the beginning of its frame, between what is granted before and after it.
+            let begins_grant = begun[flow] != Some(frame) || proactive[frame as usize] > 0;
             begun[flow] = Some(frame + 1);
             let at = (begin + self.config.frame() * frame).saturating_sub(self.config.frame());
             let bytes = minislots * minislot;
