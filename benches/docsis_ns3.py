@@ -153,6 +153,7 @@ CELLS = [
     Cell("UDP in both, 25 + 25 of 20, no protection", c=1, low=1, udp_c=25, udp_l=25, protect=False),
     Cell("UDP in L, 4 of 20, ggr 5mbit", low=1, udp_l=4, ggr=5),
     Cell("UDP in L, 5 of 20, ggr 10mbit ggi 135us", low=1, udp_l=5, ggr=10, ggi=135),
+    Cell("UDP in L, 47 of 50, ggr 20mbit ggi 135us", low=1, udp_l=47, up=50, ggr=20, ggi=135),
     Cell("UDP down in L, 50 of 200", low=1, udp_l=50, is_up=False, cause=HOLDS),
     Cell("UDP down in C, 190 of 200", c=1, udp_c=190, is_up=False, cause=HOLDS),
     Cell("1 CUBIC", c=1),
