@@ -39,7 +39,8 @@ const RATE_PACE_MIN: f64 = 50_000.0;
 const QDELAY_DEV_THRESHOLD: f64 = 0.01;
 /// What compensation for competing flows may raise the target to, seconds.
 const QDELAY_TARGET_HI: f64 = 0.4;
-const LOSS_RATE_THRESHOLD: f64 = 0.01;
+/// What the window over the RTT is divided by for the target rate.
+const RATE_HEADROOM: f64 = 1.2;
 /// Headers that the rate of media leaves room for, bytes.
 const PACKET_OVERHEAD: f64 = 20.0;
 /// Minutes whose least one-way delays make the base delay (RFC 6817, BASE_HISTORY).
@@ -50,13 +51,6 @@ const TIMER: Span = Span::from_micros(50);
 /// Round trips whose queue delay compensation looks at, for their variance and for their mean.
 const LONG_HISTORY: usize = 200;
 const SHORT_HISTORY: usize = 50;
-
-/// Which losses reduce the window.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum LossRule {
-    Each,
-    Conditional,
-}
 
 fn gain() -> Spec<f64> {
     let fits = |x| x > 0.0 && x <= 1.0;
@@ -77,7 +71,7 @@ params! {
         alpha_down: f64 = 0.0078125, gain(), "L4S_AVG_G_DOWN";
         /// growth of the window per RTT after long without congestion
         mul_increase: f64 = 0.02, gain(), "MUL_INCREASE_FACTOR";
-        /// round trips without congestion after which growth is fully multiplicative
+        /// not of "ericsson": round trips without congestion after which growth is fully multiplicative
         post_congestion_rtts: f64 = POST_CONGESTION_DELAY_RTT, real("NUMBER", "a number from 1 to 10000",
             |x| (1.0..=10_000.0).contains(&x), (1.0, 10_000.0)), "POST_CONGESTION_DELAY_RTT";
         /// how fast growth and cuts become full away from the inflection point
@@ -88,26 +82,19 @@ params! {
         pacing: f64 = 1.5, factor(), "PACKET_PACING_HEADROOM";
         /// packets that are due within this time leave together
         burst: Span = Span::from_micros(500), any_time(), "Ericsson";
-        /// growth and cuts are smaller where the queue delay varies
+        /// of "draft": growth and cuts are smaller where the queue delay varies
         reduce_jitter: bool = false, switch(), "draft, optional";
         /// queue delay from half of which on the window is cut without marks
         qdelay_target: Span = Span::from_millis(60), some_time(), "QDELAY_TARGET_LO";
-        /// the queue delay target rises next to flows that fill the queue
+        /// of "draft": the queue delay target rises next to flows that fill the queue
         competing: bool = false, switch(), "draft, optional";
-        /// "each" loss cuts, or "conditional": only with 1 % of losses or a queue
-        loss: LossRule = LossRule::Each,
-            choice("RULE", [("each", LossRule::Each), ("conditional", LossRule::Conditional)]), "draft";
         /// segment of the algorithm
         mss: u32 = 1000, size(100..=9000), "draft";
-        /// what the window over the RTT is divided by for the target rate
-        rate_headroom: f64 = 1.2, factor(), "draft";
-        /// added to the RTT for the target rate
-        rtt_margin: Span = Span::ZERO, any_time(), "draft";
-        /// smoothed RTT at first, which then follows once per round trip; without, the first sample, then each
+        /// of "draft": smoothed RTT at first, which then follows once per round trip; without, the first sample, then each
         initial_srtt: Option<Span> = None, some_time().optional().default(""), "draft";
         /// of "ericsson": how late timers of the sender are, for which its pacer sleeps 100 us less
         timer: Span = TIMER, any_time(), "Linux, timer slack";
-        /// window at first; without, three segments, or with "ericsson" 100 ms of the first rate
+        /// not of "libwebrtc": window at first; without, three segments, or with "ericsson" 100 ms of the first rate
         initial_window: Option<u32> = None, size(1000..=100_000_000).optional().default(""), "MIN_REF_WND";
     }
 }
@@ -148,9 +135,6 @@ impl Described for Options {
         let of_some = [
             ("reduce_jitter", self.reduce_jitter, draft),
             ("competing", self.competing, draft),
-            ("loss", self.loss != LossRule::Each, draft),
-            ("rate_headroom", self.rate_headroom != 1.2, draft),
-            ("rtt_margin", self.rtt_margin != Span::ZERO, draft),
             ("initial_srtt", self.initial_srtt.is_some(), draft),
             ("initial_window", self.initial_window.is_some(), both),
             ("post_congestion_rtts", quiet, &["draft", "libwebrtc"]),
@@ -224,7 +208,6 @@ struct Scream {
     qdelay_target: f64,
     jitter: Jitter,
     competition: Competition,
-    loss_rate: f64,
     /// Lost and marked since the last cut: what comes sooner than a round trip after it waits for its end.
     is_lost: bool,
     is_marked: bool,
@@ -263,7 +246,6 @@ impl Scream {
             qdelay_target,
             jitter: Jitter { high: qdelay_target, ..Jitter::default() },
             competition: Competition::default(),
-            loss_rate: 0.0,
             is_lost: false,
             is_marked: false,
             reacted: None,
@@ -355,13 +337,10 @@ impl Scream {
         if since(self.reacted) < VIRTUAL_RTT.min(self.srtt) {
             return;
         }
-        let lost_enough = self.options.loss == LossRule::Each
-            || self.loss_rate > LOSS_RATE_THRESHOLD
-            || self.qdelay_avg > self.qdelay_target / 4.0;
         let before = self.ref_wnd;
         let per_rtt = (self.srtt / VIRTUAL_RTT).max(1.0);
         let mut is_congestion = true;
-        if self.is_lost && lost_enough {
+        if self.is_lost {
             self.ref_wnd *= BETA_LOSS;
         } else if self.is_marked && self.is_l4s {
             let mut cut = self.alpha / 2.0 / per_rtt;
@@ -419,9 +398,8 @@ impl Scream {
         let small = (self.mss / self.ref_wnd - 0.1).clamp(0.0, 0.2);
         let part = (1.0 - small) * self.mss
             / (self.mss + PACKET_OVERHEAD)
-            / (self.options.rate_headroom + self.queue_term + self.frame_term);
-        let rtt = self.srtt + self.options.rtt_margin.as_secs_f64();
-        let target = part * 8.0 * self.ref_wnd / rtt;
+            / (RATE_HEADROOM + self.queue_term + self.frame_term);
+        let target = part * 8.0 * self.ref_wnd / self.srtt;
         self.target = target.clamp(self.rates.min, self.rates.max);
     }
 }
@@ -433,9 +411,6 @@ impl MediaController for Scream {
             lost += u64::from(packet.arrived.is_none());
             marked += u64::from(packet.ce);
             marked_bytes += if packet.ce { u64::from(packet.size) } else { 0 };
-            let gain = (LOSS_RATE_THRESHOLD / 4.0).min(self.mss / self.ref_wnd / 2.0);
-            let is_lost = if packet.arrived.is_none() { 1.0 } else { 0.0 };
-            self.loss_rate += gain * (is_lost - self.loss_rate);
         }
         self.delivered += report.packets.len() as u64 - lost;
         self.marked += marked;
