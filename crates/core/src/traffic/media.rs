@@ -286,9 +286,10 @@ struct Stream {
 
 impl Stream {
     /// The frame of which packets leave next, and what is left of it, once nothing of the repair waits.
-    fn waiting(&self) -> Option<Waiting> {
-        let repair = self.repairs.as_ref().and_then(Repairs::waiting).map(Waiting::Repair);
-        repair.or_else(|| self.frames.waiting().map(|(frame, left)| Waiting::Frame(frame, left)))
+    fn waiting(&self, now: Time) -> Option<Waiting> {
+        let frame = self.frames.waiting().map(|(frame, left)| Waiting::Frame(frame, left));
+        let repair = self.repairs.as_ref().and_then(|r| r.waiting(now, frame.is_some()));
+        repair.map(Waiting::Repair).or(frame)
     }
 }
 
@@ -415,8 +416,9 @@ impl Sender {
         let header = self.cc.header();
         let full = u64::from(u32::from(self.packet.payload) - header);
         loop {
-            let waiting = stream.waiting();
+            let waiting = stream.waiting(now);
             if waiting.is_none() && self.probe.is_none() {
+                self.due = stream.repairs.as_ref().map_or(Time::NEVER, Repairs::parity_due);
                 break;
             }
             if let Some(sleeps) = sleeps.filter(|_| self.unslept > burst) {

@@ -47,6 +47,8 @@ const BLOCK: u32 = 48;
 const BLOCK_FRAMES: f64 = 6.0;
 const STRONG_BLOCK: u32 = 4;
 const EXCESS: u32 = 50;
+/// Parity leaves so long after its media, unless media wait (the pacer's next run; captures of libwebrtc).
+const PARITY_DELAY: Span = Span::from_millis(5);
 /// Headers of parity, and of a repeat, bytes.
 const PARITY_HEADER: u32 = 14;
 const REPEAT_HEADER: u32 = 2;
@@ -139,11 +141,12 @@ struct OpenBlock {
     largest: u32,
 }
 
-/// Parity that has not left: packets, and bytes of each.
+/// Parity that has not left: packets, bytes of each, and when they leave.
 #[derive(Copy, Clone, Debug, Default)]
 struct Parity {
     packets: u32,
     size: u32,
+    due: Time,
 }
 
 /// Packets that reports told of since the last share was taken, and lost ones among them.
@@ -298,8 +301,8 @@ impl Repairs {
         }
     }
 
-    /// What is to leave before further media.
-    pub fn waiting(&self) -> Option<Waiting> {
+    /// What is to leave before further media, which wait or not.
+    pub fn waiting(&self, now: Time, media_wait: bool) -> Option<Waiting> {
         if let Some(&number) = self.sender.repeats.front() {
             let sent = self.packets.get(number.wrapping_sub(self.first) as usize)?;
             return Some(Waiting::Repeat {
@@ -308,8 +311,13 @@ impl Repairs {
                 size: sent.size + REPEAT_HEADER,
             });
         }
-        let Parity { packets, size } = self.sender.parity;
-        (packets > 0).then_some(Waiting::Parity { size })
+        let Parity { packets, size, due } = self.sender.parity;
+        (packets > 0 && (media_wait || due <= now)).then_some(Waiting::Parity { size })
+    }
+    /// When parity leaves that still waits.
+    pub fn parity_due(&self) -> Time {
+        let Parity { packets, due, .. } = self.sender.parity;
+        if packets > 0 { due } else { Time::NEVER }
     }
 
     fn add(&mut self, now: Time, size: u32, frame: u32) -> u32 {
@@ -361,7 +369,7 @@ impl Repairs {
             return;
         }
         *open = OpenBlock::default();
-        *parity = Parity { packets, size: largest + PARITY_HEADER };
+        *parity = Parity { packets, size: largest + PARITY_HEADER, due: now + PARITY_DELAY };
         let first_parity = self.first.wrapping_add(self.packets.len() as u32);
         let first = first_parity.wrapping_sub(all);
         let (parity, parity_came) = (packets, 0);
@@ -531,7 +539,7 @@ mod tests {
         /// What waits leaves.
         fn waiting(&mut self, ms: u64) -> Vec<Packet> {
             let mut packets = Vec::new();
-            while let Some(waiting) = self.repairs.waiting() {
+            while let Some(waiting) = self.repairs.waiting(at(ms), true) {
                 let (number, frame) = self.repairs.on_sent(at(ms), waiting);
                 let is_parity = matches!(waiting, Waiting::Parity { .. });
                 packets.push(self.packet(number, frame, if is_parity { IS_PARITY } else { 0 }));
@@ -640,6 +648,22 @@ mod tests {
         // The frames before, of which nothing came, are asked for; what parity restored is not.
         assert_eq!(call.repairs.receiver.missing.len(), 8);
         assert_eq!(call.frame(11_011).len() + call.frame(11_031).len(), 8);
+    }
+
+    #[test]
+    fn parity_leaves_5_ms_after_its_media_unless_media_wait() {
+        let mut call = Call::new(Repair::NackFec);
+        call.lose(1010, 3, 20);
+        let repairs = &mut call.repairs;
+        assert_eq!(repairs.parity_due(), Time::NEVER);
+        for _ in 0..6 {
+            repairs.on_media(at(1020), SIZE, 0);
+        }
+        repairs.on_frame(at(1020), 1.6e6, FRAME, RTT);
+        assert_eq!(repairs.parity_due(), at(1025));
+        assert!(repairs.waiting(at(1024), false).is_none());
+        assert!(repairs.waiting(at(1024), true).is_some());
+        assert!(repairs.waiting(at(1025), false).is_some());
     }
 
     #[test]
