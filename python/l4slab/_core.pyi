@@ -209,6 +209,12 @@ class ChangingQdisc:
         same kind what is named, as `tc qdisc change` takes it. Raises ValueError with one sentence.
         """
 
+def policer() -> Described:
+    """The parameters of a policer, as `qdiscs` has those of queues."""
+
+def canonical_policer(text: str) -> str:
+    """The words of a policer, without "police" and with every parameter. Raises ValueError with one sentence."""
+
 def trees() -> list[Described]:
     """Queues that hold classes, as `qdiscs` has the others."""
 

@@ -33,6 +33,7 @@ pub mod own;
 pub mod pfifo_fast;
 pub mod pi2;
 pub mod pie;
+pub mod police;
 pub mod printed;
 pub mod priorities;
 pub mod queue;
@@ -55,6 +56,7 @@ use serde::Serialize;
 
 use self::hosts::Hosts;
 use self::lens::Earliest;
+use self::police::Policed;
 use self::service::{Carried, Interval, Service};
 use self::tree::ClassSpec;
 use crate::ecn::Ecn;
@@ -71,6 +73,10 @@ use crate::units::{self, Rate};
 pub trait Pkt: Clone {
     /// Bytes as a qdisc counts them: the Ethernet frame without FCS.
     fn frame_len(&self) -> u32;
+    /// The same of its longest segment, if it holds several.
+    fn segment_len(&self) -> u32 {
+        self.frame_len()
+    }
     /// Bytes of kernel memory that it takes (`truesize` in Linux).
     fn truesize(&self) -> u32 {
         units::udp_truesize(self.frame_len())
@@ -181,6 +187,10 @@ pub trait Aqm<P: Pkt>: Send {
     }
     /// Itself, if it has classes.
     fn classes(&mut self) -> Option<&mut dyn Classes<P>> {
+        None
+    }
+    /// Itself, if it is a link's queue behind a policer.
+    fn policed(&mut self) -> Option<&mut Policed<P>> {
         None
     }
     /// Runs a link over a window. Provided, so that it is compiled for each queue: one indirect call
@@ -427,11 +437,13 @@ pub enum DropReason {
     Checksum,
     /// The medium behind the queue gave it up.
     Medium,
+    /// It found no tokens.
+    Policer,
 }
 
 impl DropReason {
     pub const FIRST: DropReason = DropReason::Overflow;
-    pub const ALL: [DropReason; 7] = [
+    pub const ALL: [DropReason; 8] = [
         DropReason::Overflow,
         DropReason::Aqm,
         DropReason::Replaced,
@@ -439,6 +451,7 @@ impl DropReason {
         DropReason::Rewrite,
         DropReason::Checksum,
         DropReason::Medium,
+        DropReason::Policer,
     ];
 
     /// As the results call it.
@@ -451,6 +464,7 @@ impl DropReason {
             DropReason::Rewrite => "rewrite",
             DropReason::Checksum => "checksum",
             DropReason::Medium => "medium",
+            DropReason::Policer => "policer",
         }
     }
 }

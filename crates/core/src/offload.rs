@@ -19,6 +19,11 @@ fn size(pkt: &Packet) -> u32 {
     if pkt.flags.has(Flags::SUPER) { pkt.ecn_bytes.ect0 } else { u32::from(pkt.payload) }
 }
 
+/// The frame of its longest segment.
+pub fn segment_len(pkt: &Packet) -> u32 {
+    size(pkt) + (u32::from(pkt.frame_len) - u32::from(pkt.payload)) / count(pkt)
+}
+
 /// The segments of a packet, which may be one.
 pub fn segments(pkt: &Packet) -> impl Iterator<Item = Packet> + use<> {
     let (pkt, n, size) = (*pkt, count(pkt), size(pkt));

@@ -11,6 +11,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
 use crate::aqm::netem::NetemConfig;
+use crate::aqm::police::PoliceConfig;
 use crate::aqm::registry::{self as qdiscs, QdiscConfig};
 use crate::aqm::stab::StabConfig;
 use crate::aqm::trace::{Step, Steps};
@@ -100,6 +101,8 @@ pub struct LinkSpec {
     pub qdisc: Queue,
     /// How long its queue takes packets to be.
     pub stab: Option<StabConfig>,
+    /// What drops packets before the queue.
+    pub policer: Option<PoliceConfig>,
     pub burst_bytes: u64,
     /// It is in the host that sends, whose TCP learns at once what leaves its queue and what it drops.
     pub on_host: bool,
@@ -125,6 +128,10 @@ struct LinkKeys {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     stab: Option<StabConfig>,
+    /// A policer before the queue, in `tc`'s words, without "police" itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
+    policer: Option<PoliceConfig>,
     #[serde(default = "default_burst")]
     burst_bytes: u64,
     /// It is in the host that sends.
@@ -149,7 +156,9 @@ struct LinkKeys {
 impl TryFrom<LinkKeys> for LinkSpec {
     type Error = ScenarioError;
     fn try_from(keys: LinkKeys) -> Result<LinkSpec, ScenarioError> {
-        let LinkKeys { name, rate_bps, rate_trace, burst_bytes, on_host, stab, up_of, .. } = keys;
+        let LinkKeys {
+            name, rate_bps, rate_trace, burst_bytes, on_host, stab, policer, up_of, ..
+        } = keys;
         let refused = |e: Refused| ScenarioError(format!("link \"{name}\": {e}"));
         let qdisc = Queue::new(&keys.qdisc, keys.classes, keys.filters)
             .map_err(|e| ScenarioError(format!("link \"{name}\": {e}")))?;
@@ -170,6 +179,7 @@ impl TryFrom<LinkKeys> for LinkSpec {
             rate_trace,
             qdisc,
             stab,
+            policer,
             burst_bytes,
             on_host,
             medium,
@@ -371,7 +381,7 @@ impl TryFrom<Keys> for FlowSpec {
     }
 }
 
-/// A change while it runs: of a link (`rate_bps`, `qdisc`, `classes`), of a flow group (`rtt_ns`, `count`, and of a
+/// A change while it runs: of a link (`rate_bps`, `qdisc`, `classes`, `policer`), of a flow group (`rtt_ns`, `count`, and of a
 /// source with a rate `rate_bps`), or of an impairment (`netem`).
 #[derive(Clone, Debug, Default, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -389,6 +399,10 @@ pub struct Change {
     /// In `tc`'s words. Of the kind that is in force, those that are not said stay as they are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub qdisc: Option<String>,
+    /// Another policer in the place of the link's, in `tc`'s words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
+    pub policer: Option<PoliceConfig>,
     /// Those that change: each with all its numbers, with another qdisc, or with both.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<ClassSpec<String>>,
@@ -737,8 +751,8 @@ impl Run {
         if link.rate_trace.is_some() {
             return wrong(format!("link \"{name}\" has a medium and no rate trace"));
         }
-        if matches!(link.qdisc, Queue::Tree(_)) || link.stab.is_some() {
-            let text = "a medium serves a qdisc without classes and without stab";
+        if matches!(link.qdisc, Queue::Tree(_)) || link.stab.is_some() || link.policer.is_some() {
+            let text = "a medium serves a qdisc without classes, stab and policer";
             return wrong(format!("link \"{name}\": {text}"));
         }
         let sides = self.links.iter().filter(|l| l.up_of.as_ref() == Some(name)).count();
@@ -816,6 +830,10 @@ impl Run {
                 Queue::One(qdisc) => vec![qdisc.name()],
                 Queue::Tree(tree) => tree.qdiscs().iter().map(|(_, qdisc)| qdisc.name()).collect(),
             };
+            if l.on_host && l.policer.is_some() {
+                let text = "a policer in the host that sends is not modelled";
+                return wrong(format!("link \"{}\": {text}", l.name));
+            }
             if l.on_host && of_queue.contains(&"fq") {
                 return wrong(format!(
                     "link \"{}\": in the host that sends, fq paces TCP, which is not modelled; use \
@@ -899,6 +917,9 @@ impl Run {
                 "a netem that changes is that of an impair, and an impair has nothing else",
             );
         }
+        if c.policer.is_some() && c.link.is_none() {
+            return wrong("a policer that changes is that of a link, which the change names");
+        }
         if !c.classes.is_empty() && c.link.is_none() {
             return wrong("classes that change are those of a link, which the change names");
         }
@@ -922,6 +943,9 @@ impl Run {
                 }
                 if c.rtt_ns.is_some() || c.count.is_some() || c.pause.is_some() {
                     return wrong(format!("link \"{link}\" has a rate and a qdisc to change"));
+                }
+                if c.policer.is_some() && spec.policer.is_none() {
+                    return wrong(format!("link \"{link}\" has no policer that could change"));
                 }
                 let of_link = |e| ScenarioError(format!("link \"{link}\": {e}"));
                 match &spec.qdisc {

@@ -9,6 +9,7 @@ mod steps;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
+use l4slab_core::aqm::police::PoliceConfig;
 use l4slab_core::aqm::registry::{self as qdiscs, QdiscConfig};
 use l4slab_core::aqm::{printed, stab, tree};
 use l4slab_core::cc::media::registry as media;
@@ -17,7 +18,7 @@ use l4slab_core::element::PathState;
 use l4slab_core::footprint;
 use l4slab_core::live;
 use l4slab_core::net::access;
-use l4slab_core::params::{self, Changed};
+use l4slab_core::params::{self, Changed, Info};
 use l4slab_core::probe::{Series, Transfer};
 use l4slab_core::scenario::Run;
 use l4slab_core::sim::Simulation;
@@ -287,6 +288,18 @@ fn split_stab(text: &str) -> PyResult<(Option<String>, String)> {
     Ok((table.map(|table| params::write_words(&table)), qdisc))
 }
 
+/// The parameters of a policer, as `qdiscs` has those of queues.
+#[pyfunction]
+fn policer(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    to_python(py, &Info::of::<PoliceConfig>())
+}
+
+/// The words of a policer, without "police" and with every parameter. A ValueError says what tc would refuse.
+#[pyfunction]
+fn canonical_policer(text: &str) -> PyResult<String> {
+    Ok(PoliceConfig::parse(text).map_err(refused)?.canonical())
+}
+
 /// The same as a structure: name, parameters, separation, marks.
 #[pyfunction]
 fn qdisc_facts<'py>(py: Python<'py>, text: &str) -> PyResult<Bound<'py, PyAny>> {
@@ -421,6 +434,8 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(qdisc_facts, m)?)?;
     m.add_function(wrap_pyfunction!(qdisc_as_read, m)?)?;
     m.add_function(wrap_pyfunction!(split_stab, m)?)?;
+    m.add_function(wrap_pyfunction!(policer, m)?)?;
+    m.add_function(wrap_pyfunction!(canonical_policer, m)?)?;
     m.add_function(wrap_pyfunction!(trees, m)?)?;
     m.add_function(wrap_pyfunction!(canonical_tree, m)?)?;
     m.add_function(wrap_pyfunction!(canonical_controller, m)?)?;

@@ -16,7 +16,7 @@ from l4slab.base.errors import InputError, suggest
 from l4slab.base.packaged import about, comparisons, studies
 from l4slab.cli import options, parameters, schema, terminal
 
-_KINDS = ("qdiscs", "controllers", "media-controllers", "media", "traffic", "stacks", "studies", "comparisons")
+_KINDS = ("qdiscs", "policers", "controllers", "media-controllers", "media", "traffic", "stacks", "studies", "comparisons")
 Entry = Mapping[str, Any]
 
 
@@ -71,6 +71,7 @@ def _known(what: str, names: list[str]) -> str:
 def _everything(what: str | None) -> Mapping[str, Sequence[Entry]]:
     return {
         "qdiscs": [*_core.qdiscs(), *_core.trees()],
+        "policers": [_core.policer()],
         "controllers": _core.controllers(),
         "media-controllers": _core.media_controllers(),
         "media": _core.media(),

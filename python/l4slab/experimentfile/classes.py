@@ -14,6 +14,7 @@ from l4slab.base import run
 from l4slab.base.errors import suggest
 from l4slab.base.units import RATE
 from l4slab.base.values import Keys, Value
+from l4slab.experimentfile import tc
 from l4slab.experimentfile.tables import Burst, Codepoint, Rate
 from l4slab.experimentfile.traffic import Dscp
 from l4slab.experimentfile.wording import Place, Problem, Table, check, show
@@ -51,10 +52,11 @@ class Filter(Table):
     dscp: Dscp | None = Field(default=None, examples=['"ef"'])
     ecn: Codepoint | None = Field(default=None, examples=['"ect1"'])
     host: str | None = Field(default=None, examples=['"l4s"'])
+    policer: str | None = Field(default=None, examples=['"rate 1mbit burst 10kb"'])
 
     def mistake(self, raw: Keys) -> tuple[str, str] | None:
         del raw
-        if self.dscp is None and self.ecn is None and self.host is None:
+        if self.dscp is None and self.ecn is None and self.host is None and self.policer is None:
             return "", 'takes every packet, which default says; add dscp, ecn or host, such as ecn = "ect1"'
         return None
 
@@ -78,6 +80,16 @@ def holder(number: str) -> str:
 def ordered(number: str) -> list[int]:
     """The key that sorts numbers of classes."""
     return [int(part, 16) for part in number.split(":")]
+
+
+def policer(text: object, place: Place, key: str) -> str:
+    """The words of a policer as a run's description has them. Raises Problem."""
+    if not isinstance(text, str):
+        raise Problem(place, key, f'= {show(text)} is not text; write it such as "rate 100mbit burst 64kb"')
+    try:
+        return tc.policer(text)
+    except ValueError as error:
+        raise Problem(place, key, f"= {show(text)}{error}") from None
 
 
 @dataclass
@@ -396,6 +408,8 @@ def _filter(built: Mapping[str, _Building], number: int, table: Value, hosts: Ma
         if one.host not in hosts:
             raise Problem(place, "host", f"= {show(one.host)} is neither a host nor a flow; {suggest(one.host, hosts)}")
         found["host"] = hosts[one.host]
+    if one.policer is not None:
+        found["policer"] = policer(one.policer, place, "policer")
     return found
 
 

@@ -101,6 +101,8 @@ class Resolver:
             described["on_host"] = True
         if stab is not None:
             described["stab"] = stab
+        if link.policer is not None:
+            described["policer"] = classes.policer(link.policer, place, "policer")
         if trace is not None:
             described["rate_trace"] = trace
         if tree is not None:
@@ -462,7 +464,10 @@ def _changes(
                 if kind == "link" and setting == "rate" and "rate_trace" in links[name]:
                     text = f"= {show(value)} cannot change: link {show(name)} has a rate_trace; write it there"
                     raise Problem(place, key, text)
-                if kind == "link" and name in trees and setting != "rate":
+                if kind == "link" and setting == "policer" and "policer" not in links[name]:
+                    text = f"= {show(value)} cannot come while it runs; let the link begin with a policer"
+                    raise Problem(place, key, f'{text}, such as policer = "rate 10gbit burst 10mb"')
+                if kind == "link" and name in trees and setting not in ("rate", "policer"):
                     text = f"= {show(value)} cannot change while it runs: link {show(name)} has classes"
                     raise Problem(place, key, f"{text}; {_of_a_tree(name, links[name])}")
                 if setting not in valid:
@@ -529,10 +534,11 @@ def _of_link(link: run.Link) -> list[str]:
         return [f"link.{down}.qdisc_up"]
     if "medium" in link:
         return [f"{name}.qdisc", f"{name}.medium"]
+    policer = [f"{name}.policer"] if "policer" in link else []
     if "classes" not in link:
-        return [f"{name}.{setting}" for setting in AT_KEYS]
+        return [f"{name}.rate", f"{name}.qdisc", *policer]
     of_classes = classes.changeable(link).items()
-    return [f"{name}.rate", *(f"{name}.class.{number}.{setting}" for number, valid in of_classes for setting in valid)]
+    return [f"{name}.rate", *policer, *(f"{name}.class.{number}.{setting}" for number, valid in of_classes for setting in valid)]
 
 
 def _of_a_tree(name: str, link: run.Link) -> str:
@@ -602,6 +608,8 @@ def _link_change(time_ns: int, link: str, settings: Keys, place: Place, queues: 
         if not isinstance(qdisc, str):
             raise Problem(place, key, f'= {show(qdisc)} is not text; write it such as "pie"')
         change["qdisc"] = queues.change(key, qdisc, place)
+    if "policer" in settings:
+        change["policer"] = classes.policer(settings["policer"], place, f"link.{link}.policer")
     if "medium" in settings:
         change["medium"] = queues.change_medium(link, None, settings["medium"], place)
     return change

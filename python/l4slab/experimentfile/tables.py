@@ -108,7 +108,7 @@ Captured = Literal["none", "first trial", "all trials"]
 
 # What may change while it runs, and what may be swept at the top level: the rest, such as `title` and `trials`,
 # describes the experiment, not a run.
-AT_KEYS = ("rate", "qdisc")  # of a link
+AT_KEYS = ("rate", "qdisc", "policer")  # of a link
 AT_FLOW_KEYS = ("rtt", "count", "rate")
 AT_IMPAIR_KEYS = ("netem",)
 TOP_FACTORS = ("duration", "warmup", "seed", "sample", "start_jitter")
@@ -155,6 +155,7 @@ class Link(Table):
     medium: str | None = Field(default=None, examples=['"leo"'])
     qdisc: str = Field(examples=['"dualpi2"'])
     qdisc_up: str | None = Field(default=None, examples=['"pfifo limit 1000"'])
+    policer: str | None = Field(default=None, examples=['"rate 100mbit burst 64kb"'])
     burst: Burst = Field(default="1600B", serialization_alias="burst_bytes")
     on_host: bool = Field(default=False, examples=["true"])
     # Of a qdisc that holds classes (module `classes`), by number, and in the order in which they are tried.
@@ -170,9 +171,14 @@ class Link(Table):
             for key in ("class", "filter"):
                 if key in raw:
                     return key, "is of a qdisc that holds classes, which no medium serves; use a qdisc without"
+            if self.policer is not None:
+                return "policer", f"= {show(raw['policer'])} is of a link with a rate, and no medium has one; remove it"
             if self.on_host:
                 return "on_host", "= true is of a link with a rate, and no medium is in the sender's host; remove it"
             return None
+        if self.on_host and self.policer is not None:
+            text = "stands in the sender's host, whose TCP would learn of each drop; put it on another link"
+            return "policer", f"= {show(raw['policer'])} {text}"
         for key in ("qdisc_up", "station"):
             if key in raw:
                 return key, 'is of a link with a medium; add it, such as medium = "leo", or remove this'

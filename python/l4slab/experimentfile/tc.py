@@ -21,6 +21,7 @@ _WITH_UNIT = ("TIME", "RATE", "PERCENT", "MODEL", "DELAY", "JITTER")
 _UNITS = ("us", "ns", "bit", "%")
 # Queues of Linux that are not modelled, and what comes close: shapers with classes, those of network cards, others.
 _SHAPERS = ("hfsc", "cbq", "drr", "ets", "qfq", "taprio", "cbs")
+_POLICER = "rate 100mbit burst 64kb"
 _OF_CARDS = ("mq", "mqprio", "multiq")
 _OTHERS = {
     "noqueue": 'a link here always has a queue; "pfifo limit 1" is the smallest',
@@ -55,6 +56,8 @@ def remedy(text: str) -> str | None:
         table = {"class": "[link.NAME.class.ID]", "filter": "[[link.NAME.filter]]"}.get(other["object"] or "")
         what = f"write it as a table {table}" if table else 'write what follows root, such as "fq_codel"'
         return f" is a command without a queue; {what}"
+    if words and words[0] in ("police", "policer"):
+        return f' is a policer, which has no queue; write policer = "{" ".join(words[1:]) or _POLICER}" beside a qdisc'
     if words and words[0] in _OF_CARDS:
         return (
             f" cannot be: {words[0]} hands packets to the several queues of a network card, and a link here is a "
@@ -91,7 +94,7 @@ def _wrong(qdisc: str) -> str | None:
 @cache
 def _keywords_without_unit(name: str) -> set[str]:
     """The keywords of a queue or medium whose values are plain numbers."""
-    entries = [entry for entry in (*_core.qdiscs(), *_core.media()) if entry["name"] == name]
+    entries = [entry for entry in (*_core.qdiscs(), *_core.media(), _core.policer()) if entry["name"] == name]
     parameters = [one for entry in entries for one in entry["parameters"]]
     return {one["keyword"] for one in parameters if not any(unit in one["value"] for unit in _WITH_UNIT)}
 
@@ -110,6 +113,17 @@ def unitless(text: str, read: Callable[[str], str] = _core.canonical_qdisc) -> s
     larger = [f'"{keyword} {number}{usual[unit]}"' for keyword, number, unit in found if unit in usual]
     other = f", or {' and '.join(larger)}" if larger else ""
     return f" has no unit in {written}, which tc reads as {taken}; write that{other}"
+
+
+def policer(text: str) -> str:
+    """The words of a policer, every parameter written out. Raises ValueError with what continues `key = value`."""
+    try:
+        words = _core.canonical_policer(text)
+    except ValueError as error:
+        raise ValueError(f": {error}") from None
+    if wrong := unitless(f"police {text.strip().removeprefix('police ')}", _core.canonical_policer):
+        raise ValueError(wrong)
+    return words
 
 
 def _without_units(text: str, read: Callable[[str], str]) -> Iterator[tuple[str, str, str]]:

@@ -12,6 +12,7 @@ def settings(told: Run) -> list[tuple[str, str]]:
     for link in told["links"]:
         stab = f"stab {table} " if (table := link.get("stab")) else ""
         settings = [*_rate_of(link), stab + link["qdisc"], f"burst {link['burst_bytes']} B"]
+        settings += [f"police {policer}"] if (policer := link.get("policer")) else []
         settings += ["in the sender's host"] if link.get("on_host") else []
         rows.append((f"link {link['name']}", ", ".join(settings)))
         rows += [(f"link {link['name']}, class {one['id']}", _class(one)) for one in link.get("classes", ())]
@@ -25,6 +26,7 @@ def settings(told: Run) -> list[tuple[str, str]]:
     for change in told["at"]:
         changed = [_rate(rate)] if (rate := change.get("rate_bps")) else []
         changed += [qdisc] if (qdisc := change.get("qdisc")) else []
+        changed += [f"police {policer}"] if (policer := change.get("policer")) else []
         changed += [f"RTT {_time(rtt)}"] if (rtt := change.get("rtt_ns")) is not None else []
         changed += [f"{count} flows"] if (count := change.get("count")) is not None else []
         changed += [netem] if (netem := change.get("netem")) else []
@@ -75,6 +77,7 @@ def _fits(one: Filter, told: Run) -> str:
     parts = [f"DSCP {one['dscp']}"] if "dscp" in one else []
     parts += [ecn] if (ecn := one.get("ecn")) is not None else []
     parts += [_host(host, told)] if (host := one.get("host")) is not None else []
+    parts += [f"police {policer}"] if (policer := one.get("policer")) is not None else []
     return ", ".join(parts)
 
 

@@ -49,6 +49,9 @@ impl<P: Pkt, V: View> Pkt for Viewed<P, V> {
     fn frame_len(&self) -> u32 {
         self.view.frame_len(self.pkt.frame_len())
     }
+    fn segment_len(&self) -> u32 {
+        self.pkt.segment_len()
+    }
     fn truesize(&self) -> u32 {
         self.pkt.truesize()
     }

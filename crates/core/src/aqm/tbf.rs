@@ -64,6 +64,20 @@ pub enum LinkLayer {
 }
 
 impl TbfConfig {
+    fn framing(&self) -> Framing {
+        Framing { overhead: self.overhead, mpu: self.mpu, linklayer: self.linklayer }
+    }
+}
+
+/// The bytes that a packet costs.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Framing {
+    pub overhead: u16,
+    pub mpu: u32,
+    pub linklayer: LinkLayer,
+}
+
+impl Framing {
     /// The cost of a packet of `len` bytes at `rate`.
     #[inline]
     fn cost(&self, rate: Rate, len: u32) -> i64 {
@@ -84,14 +98,58 @@ struct Bucket {
 }
 
 impl Bucket {
-    fn full(config: &TbfConfig, rate: Rate, bytes: u32) -> Bucket {
-        let size = config.cost(rate, bytes);
+    fn full(framing: &Framing, rate: Rate, bytes: u32) -> Bucket {
+        let size = framing.cost(rate, bytes);
         Bucket { rate, size, tokens: size }
     }
     /// The tokens left after `passed` nanoseconds and a packet of `len` bytes; negative: not yet.
     #[inline]
-    fn after(&self, passed: i64, config: &TbfConfig, len: u32) -> i64 {
-        (self.tokens + passed).min(self.size) - config.cost(self.rate, len)
+    fn after(&self, passed: i64, framing: &Framing, len: u32) -> i64 {
+        (self.tokens + passed).min(self.size) - framing.cost(self.rate, len)
+    }
+}
+
+/// One bucket or two, of which a packet needs both.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Buckets {
+    framing: Framing,
+    main: Bucket,
+    peak: Option<Bucket>,
+    /// When the tokens were counted.
+    counted: Time,
+}
+
+impl Buckets {
+    pub fn full(
+        framing: Framing,
+        rate: Rate,
+        burst: u32,
+        peak: Option<Peak>,
+        now: Time,
+    ) -> Buckets {
+        Buckets {
+            main: Bucket::full(&framing, rate, burst),
+            peak: peak.map(|peak| Bucket::full(&framing, peak.rate, peak.mtu)),
+            counted: now,
+            framing,
+        }
+    }
+    /// Takes the tokens of a packet of `len` bytes, or says how long they are still missing.
+    #[inline]
+    pub fn take(&mut self, now: Time, len: u32) -> Result<(), Span> {
+        let passed = (now.since(self.counted).0 as i64).min(self.main.size);
+        let tokens = self.main.after(passed, &self.framing, len);
+        let peak_tokens = self.peak.map_or(0, |peak| peak.after(passed, &self.framing, len));
+        let missing = -tokens.min(peak_tokens);
+        if missing > 0 {
+            return Err(Span(missing as u64));
+        }
+        self.counted = now;
+        self.main.tokens = tokens;
+        if let Some(peak) = &mut self.peak {
+            peak.tokens = peak_tokens;
+        }
+        Ok(())
     }
 }
 
@@ -100,10 +158,7 @@ impl Bucket {
 pub struct Tbf<P> {
     queue: Queue<P>,
     max_size: u32,
-    main: Bucket,
-    peak: Option<Bucket>,
-    /// When the tokens were counted.
-    counted: Time,
+    buckets: Buckets,
     /// When to ask again after `None`.
     wake: Time,
     config: TbfConfig,
@@ -114,9 +169,7 @@ impl<P: Pkt> Tbf<P> {
         Tbf {
             queue: Queue::new(),
             max_size: config.peak().map_or(config.burst, |peak| config.burst.min(peak.mtu)),
-            main: Bucket::full(&config, config.rate, config.burst),
-            peak: config.peak().map(|peak| Bucket::full(&config, peak.rate, peak.mtu)),
-            counted: now,
+            buckets: Buckets::full(config.framing(), config.rate, config.burst, config.peak(), now),
             wake: Time::NEVER,
             config,
         }
@@ -138,20 +191,13 @@ impl<P: Pkt + Send> Aqm<P> for Tbf<P> {
     fn dequeue(&mut self, cx: &mut QueueCx<P>) -> Option<P> {
         self.wake = Time::NEVER;
         let len = self.queue.front()?.frame_len();
-        let passed = (cx.now.since(self.counted).0 as i64).min(self.main.size);
-        let tokens = self.main.after(passed, &self.config, len);
-        let peak_tokens = self.peak.map_or(0, |peak| peak.after(passed, &self.config, len));
-        let missing = -tokens.min(peak_tokens);
-        if missing > 0 {
-            self.wake = cx.now + Span(missing as u64);
-            return None;
+        match self.buckets.take(cx.now, len) {
+            Ok(()) => self.queue.pop(),
+            Err(missing) => {
+                self.wake = cx.now + missing;
+                None
+            }
         }
-        self.counted = cx.now;
-        self.main.tokens = tokens;
-        if let Some(peak) = &mut self.peak {
-            peak.tokens = peak_tokens;
-        }
-        self.queue.pop()
     }
 
     fn backlog(&self) -> Backlog {
@@ -167,8 +213,8 @@ impl<P: Pkt + Send> Aqm<P> for Tbf<P> {
             return Err(Vec::new());
         };
         let queue = std::mem::take(&mut self.queue);
-        let (counted, wake) = (self.counted, self.wake);
-        *self = Tbf { queue, counted, wake, ..Tbf::new(config.clone(), cx.now) };
+        let wake = self.wake;
+        *self = Tbf { queue, wake, ..Tbf::new(config.clone(), cx.now) };
         Ok(())
     }
     fn next_timer(&self) -> Time {
@@ -191,7 +237,7 @@ const ONCE: [&[&str]; 8] = [
     &["overhead"],
 ];
 
-fn rate() -> Spec<Rate> {
+pub(super) fn rate() -> Spec<Rate> {
     rate_if("a rate above zero such as 10mbit", |rate| rate.bps() > 0, &["0", "10%"]).default("")
 }
 
@@ -203,7 +249,7 @@ fn limit() -> Spec<u32> {
 }
 
 /// A size, and the cell of the rate table, which kernels no longer use.
-fn size_and_cell() -> Spec<u32> {
+pub(super) fn size_and_cell() -> Spec<u32> {
     let spec = value(
         "BYTES[/CELL]",
         "a size above zero such as 1600b or 5k (k is 1024)",
@@ -219,7 +265,7 @@ fn size_and_cell() -> Spec<u32> {
     spec.default("")
 }
 
-fn linklayer() -> Spec<LinkLayer> {
+pub(super) fn linklayer() -> Spec<LinkLayer> {
     value(
         "NAME",
         "ethernet, atm or adsl",
@@ -277,7 +323,7 @@ impl Described for TbfConfig {
             }
             (false, None) => return missing("limit", "add limit 64k, or latency 50ms"),
         }
-        self.check(given)
+        check_buckets(given, self.rate, self.burst, self.peak())
     }
 }
 
@@ -311,21 +357,26 @@ impl TbfConfig {
     fn peak(&self) -> Option<Peak> {
         self.peakrate.zip(self.mtu).map(|(rate, mtu)| Peak { rate, mtu })
     }
-    fn check(&self, given: &Given) -> Result<(), Refused> {
-        let refuse =
-            |keyword: &str, value: String, fix: String| Err(given.refuse(keyword, value, fix));
-        if let Some(peak) = self.peak().filter(|peak| peak.rate <= self.rate) {
-            let fix = format!("it must exceed rate {}", tc::format_rate(self.rate));
-            return refuse("peakrate", tc::format_rate(peak.rate), fix);
-        }
-        let buckets =
-            [Some(("burst", self.burst, self.rate)), self.peak().map(|p| ("mtu", p.mtu, p.rate))];
-        for (keyword, bytes, rate) in buckets.into_iter().flatten() {
-            if rate.time_for(bytes.into()) > BURST_MAX {
-                let fix = "it takes longer than 274 s to fill; use less".to_owned();
-                return refuse(keyword, format!("{bytes}b"), fix);
-            }
-        }
-        Ok(())
+}
+
+/// Refuses a peak that is none, and buckets that `tc` cannot tell the kernel.
+pub(super) fn check_buckets(
+    given: &Given,
+    rate: Rate,
+    burst: u32,
+    peak: Option<Peak>,
+) -> Result<(), Refused> {
+    let refuse = |keyword: &str, value: String, fix: String| Err(given.refuse(keyword, value, fix));
+    if let Some(peak) = peak.filter(|peak| peak.rate <= rate) {
+        let fix = format!("it must exceed rate {}", tc::format_rate(rate));
+        return refuse("peakrate", tc::format_rate(peak.rate), fix);
     }
+    let buckets = [Some(("burst", burst, rate)), peak.map(|p| ("mtu", p.mtu, p.rate))];
+    for (keyword, bytes, rate) in buckets.into_iter().flatten() {
+        if rate.time_for(bytes.into()) > BURST_MAX {
+            let fix = "it takes longer than 274 s to fill; use less".to_owned();
+            return refuse(keyword, format!("{bytes}b"), fix);
+        }
+    }
+    Ok(())
 }

@@ -20,12 +20,13 @@ use serde::Deserialize;
 
 use self::htb::Htb;
 use super::hosts::Hosts;
+use super::police::{Action, PoliceConfig, Policer};
 use super::printed;
 use super::priorities::{PRIOMAP, PRIORITIES, priority};
 use super::registry::{self, QdiscConfig};
 use super::{
-    Aqm, Backlog, Classes, Dropped, LinkInfo, Pkt, QueueCx, ReadsHosts, ReadsSacks, purge,
-    set_hosts,
+    Aqm, Backlog, Classes, DropReason, Dropped, LinkInfo, Pkt, QueueCx, ReadsHosts, ReadsSacks,
+    purge, set_hosts,
 };
 use crate::ecn::Ecn;
 use crate::error::ScenarioError;
@@ -226,6 +227,10 @@ pub struct FilterSpec {
     /// The number of a host with a name, or of the flow group whose sending host it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<u32>,
+    /// A policer of the packets that match, in `tc`'s words, without "police" itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
+    pub policer: Option<PoliceConfig>,
 }
 
 impl FilterSpec {
@@ -447,7 +452,11 @@ impl TreeConfig {
         }
         Box::new(Tree {
             leaves,
-            filters: self.filters.clone(),
+            filters: self
+                .filters
+                .iter()
+                .map(|(spec, leaf)| Filter::new(spec, *leaf, link.now))
+                .collect(),
             others: self.others,
             htb: matches!(self.root, Root::Htb(_)).then(|| Htb::new(&self.classes, link.now)),
             names: interned(names),
@@ -485,10 +494,24 @@ fn below(ceil: Option<Rate>, link: LinkInfo) -> LinkInfo {
     LinkInfo { rate: ceil.map_or(link.rate, |ceil| ceil.min(link.rate)), ..link }
 }
 
+/// A filter at work, with the leaf that it leads to.
+struct Filter {
+    spec: FilterSpec,
+    policer: Option<Policer>,
+    leaf: usize,
+}
+
+impl Filter {
+    fn new(spec: &FilterSpec, leaf: usize, now: Time) -> Filter {
+        let policer = spec.policer.as_ref().map(|config| Policer::new(config, now));
+        Filter { spec: spec.clone(), policer, leaf }
+    }
+}
+
 /// The tree at work.
 struct Tree<P> {
     leaves: Vec<Leaf<P>>,
-    filters: Vec<(FilterSpec, usize)>,
+    filters: Vec<Filter>,
     others: [usize; PRIORITIES],
     /// Whose turn it is; without, the first that has a packet.
     htb: Option<Htb>,
@@ -501,9 +524,16 @@ struct Tree<P> {
 }
 
 impl<P: Pkt> Tree<P> {
-    fn classify(&self, pkt: &P) -> usize {
-        let found = self.filters.iter().find(|(filter, _)| filter.fits(pkt, &self.hosts));
-        found.map_or_else(|| self.others[priority(pkt)], |(_, leaf)| *leaf)
+    /// The leaf for a packet, and whether its filter drops it.
+    fn classify(&mut self, pkt: &P, now: Time) -> (usize, bool) {
+        for filter in self.filters.iter_mut().filter(|filter| filter.spec.fits(pkt, &self.hosts)) {
+            match filter.policer.as_mut().map(|policer| policer.judge(pkt, now)) {
+                Some(Action::Drop) => return (filter.leaf, true),
+                Some(Action::Continue) => {}
+                Some(Action::Pass) | None => return (filter.leaf, false),
+            }
+        }
+        (self.others[priority(pkt)], false)
     }
 }
 
@@ -538,8 +568,12 @@ fn take<P: Pkt>(leaf: &mut Leaf<P>, drops: &mut Vec<Dropped<P>>, cx: &mut QueueC
 
 impl<P: Pkt + Send + 'static> Aqm<P> for Tree<P> {
     fn enqueue(&mut self, pkt: P, cx: &mut QueueCx<P>) {
-        let number = self.classify(&pkt);
+        let (number, is_dropped) = self.classify(&pkt, cx.now);
         let leaf = &mut self.leaves[number];
+        if is_dropped {
+            cx.band(leaf.band);
+            return cx.drop(pkt, DropReason::Policer);
+        }
         call(leaf, &mut self.drops, cx, |aqm, cx| aqm.enqueue(pkt, cx));
         if let Some(htb) = &mut self.htb
             && leaf.aqm.backlog().packets > 0

@@ -8,8 +8,10 @@ pub use served::{GAUGES, Sums};
 use super::Node;
 use super::inbox::Inbox;
 use super::watch::{Seen, Watch};
+use crate::aqm::fifo::Pfifo;
 use crate::aqm::hosts::Hosts;
 use crate::aqm::lens::Through;
+use crate::aqm::police::{PoliceConfig, Policed, Policer};
 use crate::aqm::registry::QdiscConfig;
 use crate::aqm::service::{
     self, Band, Counts, FlowCounters, Interval, Losses, PacketCounts, Service, TokenBucket,
@@ -17,7 +19,7 @@ use crate::aqm::service::{
 use crate::aqm::stab::{SizeTable, StabConfig};
 use crate::aqm::trace::Trace;
 use crate::aqm::tree::{ClassSpec, Queue};
-use crate::aqm::{self, Aqm, LinkInfo, QueueCx};
+use crate::aqm::{self, Aqm, LinkInfo, Qdisc, QueueCx};
 use crate::distribution::{Distribution, Range};
 use crate::element::Outbox;
 use crate::own;
@@ -237,6 +239,20 @@ impl Link {
         self.service.bucket.set_rate(rate);
     }
 
+    /// A policer before the queue, with full buckets.
+    pub fn police(&mut self, now: Time, config: &PoliceConfig) {
+        let policer = Policer::new(config, now);
+        match self.aqm.policed() {
+            Some(policed) => policed.policer = policer,
+            None => self.put_behind(policer),
+        }
+    }
+    fn put_behind(&mut self, policer: Policer) {
+        let info = LinkInfo { rate: self.service.bucket.rate(), now: Time::ZERO };
+        let queue = std::mem::replace(&mut self.aqm, Pfifo::default().build(info));
+        self.aqm = Box::new(Policed { policer, queue });
+    }
+
     /// `tc qdisc change` where the kind stays, else `replace`: the backlog of another kind is lost. What has been stays
     /// reported under the names of its own queues.
     pub fn set_qdisc(&mut self, now: Time, qdisc: &QdiscConfig, out: &mut Outbox) {
@@ -276,6 +292,7 @@ impl Link {
             own::fail(format!("link \"{}\": its queue has packets and never lets go", self.name));
         }
         self.give_up(now, out);
+        let policer = self.aqm.policed().map(|policed| policed.policer);
         self.aqm = self.build(qdisc, now);
         self.service.move_out();
         self.install();
@@ -286,6 +303,7 @@ impl Link {
             self.service.move_in(&mut *self.aqm, pkt, now);
             self.give_up(now, out);
         }
+        policer.into_iter().for_each(|policer| self.put_behind(policer));
         self.service.timer = self.aqm.next_timer();
     }
 

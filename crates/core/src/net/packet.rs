@@ -4,6 +4,7 @@ use crate::aqm::hosts::Hosts;
 use crate::aqm::service::Carried;
 use crate::aqm::{Pkt, TcpHeader};
 use crate::ecn::Ecn;
+use crate::offload;
 use crate::packet::{Flags, Packet, Stamp, TcpBits};
 use crate::rng::spread;
 use crate::time::{Span, Time};
@@ -13,6 +14,9 @@ impl Pkt for Packet {
     #[inline]
     fn frame_len(&self) -> u32 {
         u32::from(self.frame_len)
+    }
+    fn segment_len(&self) -> u32 {
+        offload::segment_len(self)
     }
     #[inline]
     fn truesize(&self) -> u32 {

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use super::Simulation;
 use crate::aqm::netem::NetemConfig;
+use crate::aqm::police::PoliceConfig;
 use crate::aqm::registry::QdiscConfig;
 use crate::aqm::tree::ClassSpec;
 use crate::element::Outbox;
@@ -20,6 +21,7 @@ pub(super) enum Event {
     Rate(usize, Rate),
     Qdisc(usize, QdiscConfig),
     Class(usize, Box<ClassSpec>),
+    Policer(usize, Box<PoliceConfig>),
     Medium(usize, Box<ChangedMedium>),
     Rtt(usize, Span),
     Count(usize, u32),
@@ -102,6 +104,8 @@ pub(super) fn events(
         let link = run.link(link)?;
         events.extend(change.rate_bps.map(|bps| Event::Rate(link, Rate::from_bps(bps))));
         events.extend(whole.qdisc.map(|qdisc| Event::Qdisc(link, qdisc)));
+        let policer = change.policer.clone();
+        events.extend(policer.map(|policer| Event::Policer(link, Box::new(policer))));
         events.extend(whole.medium.map(|medium| Event::Medium(link, Box::new(medium))));
         events.extend(whole.classes.into_iter().map(|class| Event::Class(link, Box::new(class))));
     }
@@ -206,6 +210,7 @@ impl<T: Tap> Simulation<T> {
                 self.tell_hosts();
             }
             Event::Class(link, class) => self.change_class(link, &class),
+            Event::Policer(link, policer) => self.network.link_mut(link).police(self.now, &policer),
             Event::Medium(link, medium) => self.change_medium(link, &medium),
             Event::Rtt(group, rtt) => self.set_rtt(group, rtt, self.groups[group].added),
             Event::Delay(group, step) => self.follow_delay(group, step),

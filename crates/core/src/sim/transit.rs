@@ -177,7 +177,11 @@ impl Transit {
         let of_links = |(_, event): &(Time, Event)| {
             matches!(
                 event,
-                Event::Rate(..) | Event::Qdisc(..) | Event::Class(..) | Event::Netem(..)
+                Event::Rate(..)
+                    | Event::Qdisc(..)
+                    | Event::Class(..)
+                    | Event::Policer(..)
+                    | Event::Netem(..)
             )
         };
         let way = |nodes, flow, is_back| Way {
@@ -375,6 +379,7 @@ impl Transit {
             Event::Class(link, class) => {
                 self.network.link_mut(link).change_class(now, &class, &mut self.out);
             }
+            Event::Policer(link, policer) => self.network.link_mut(link).police(now, &policer),
             Event::Netem(impair, netem) => {
                 for n in &self.impairs[impair] {
                     self.network.impair_mut(*n).change(now, netem.clone());

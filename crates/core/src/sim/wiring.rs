@@ -153,6 +153,9 @@ impl<'a> Wiring<'a> {
             let rng = Rng::stream(self.run.seed, "link", i as u64);
             let trace = l.rate_trace.as_ref().map(|trace| Trace::new(trace.steps(), l.burst_bytes));
             let mut link = Link::new(l.name.clone(), bucket, trace, &l.qdisc, l.stab.clone(), rng);
+            if let Some(policer) = &l.policer {
+                link.police(Time::ZERO, policer);
+            }
             if !self.run.hosts.is_empty() {
                 let named = self.run.flows.iter().map(|f| [f.host, f.peer_host]);
                 link.know_hosts(Hosts::named(named));

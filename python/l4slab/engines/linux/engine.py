@@ -332,6 +332,7 @@ def refuse(run: Description, kernel: kernels.Kernel | None) -> None:
         _refuse_medium(link)
         _refuse_trace(link)
         _refuse_stab(link, run)
+        _refuse_policers(link)
         if any("dscp" in one for one in link.get("filters", ())) or any(
             qdisc.split()[0] in _BY_DSCP for qdisc in qdiscs_of(link)
         ):
@@ -429,6 +430,15 @@ def _refuse_stab(link: Link, run: Description) -> None:
                 f'link "{link["name"]}": in the kernel stab would count for the link\'s rate, too, and '
                 f"{qdisc.split()[0]} does not shape to less; use htb, tbf, cake or netem with at most the rate of the "
                 "link, or the sim engine"
+            )
+
+
+def _refuse_policers(link: Link) -> None:
+    for one in link.get("filters", ()):
+        if "continue" in (policer := one.get("policer", "")):
+            raise ValueError(
+                f'link "{link["name"]}": of packets that policer = "{policer}" leaves to the next filter, captures do '
+                "not tell the class; write drop or pass, or use the sim engine"
             )
 
 

@@ -193,6 +193,8 @@ def build(
         shaped = lab.edges.get((f"k{number + 1}", f"x{number + 1}"))
         if shaped is not None:
             shaped.root = [*_shaper(link), *_tree(link, lab.flows)]
+            if (policer := link.get("policer")) is not None:
+                shaped.filters.append(f"filter add {_policed(policer)}")
             if is_local(link):
                 shaped.filters.append(
                     f"filter add dev {shaped.device} egress matchall action mirred egress mirror dev {COPIES}"
@@ -332,6 +334,11 @@ def _shaper(link: Link) -> list[str]:
     ]
 
 
+def _policed(policer: str) -> str:
+    """The arguments of `tc filter` for the policer of a link, before all filters there: what passes goes on to those."""
+    return f"dev out egress pref 1 protocol all handle 1 matchall action police {policer.replace('pass', 'continue')}"
+
+
 def _tree(link: Link, flows: Sequence[Flow]) -> Iterable[str]:
     """Classes below the queue under test, those above first, their queues, and the filters in their order. What is
     inside the queue of a class comes after this queue.
@@ -355,13 +362,16 @@ def _tree(link: Link, flows: Sequence[Flow]) -> Iterable[str]:
                     f"{one['qdisc']}"
                 )
     preference = 0
-    for rule in link.get("filters", ()):
+    for number, rule in enumerate(link.get("filters", ()), 1):
+        # The filters of a rule share its policer, which the first of them brings.
+        policer = f" action police {words} index {number}" if (words := rule.get("policer")) is not None else ""
         for protocol, match in _matches(rule, flows):
             preference += 1
             yield (
                 f"filter add dev out parent {handles[holder(rule['class'])]}: protocol {protocol} pref {preference} "
-                f"flower {match} classid {classid(handles, rule['class'])}"
+                f"flower {match} classid {classid(handles, rule['class'])}{policer}"
             )
+            policer = policer and f" action police index {number}"
 
 
 def _nesting(one: Class) -> int:
@@ -624,6 +634,8 @@ def orders(lab: Lab, change: Change) -> Iterable[str]:
     if rate is not None:
         shaper = _htb(rate, lab.run["links"][number]["burst_bytes"])
         yield f"{when} do {ns} tc class change dev out parent 1: classid 1:1 {shaper}"
+    if (policer := change.get("policer")) is not None:
+        yield f"{when} do {ns} tc filter replace {_policed(policer)}"
     classes = {one["id"]: one for one in lab.run["links"][number].get("classes", ())}
     handles = handles_of(lab.run["links"][number])
     queues = [("1:1", qdisc)] if (qdisc := change.get("qdisc")) is not None else []

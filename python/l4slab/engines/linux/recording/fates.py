@@ -148,7 +148,7 @@ def _reasons(element: Link | Impairment) -> Array:
         return element.reasons
     found = np.full(len(element.packets), _QUEUE, dtype=object)
     for span, words in element.qdiscs:
-        if words[0] in FIFOS:
+        if words[0] in FIFOS and not element.is_policed:
             found[element.came_in(span)] = _REPLACED
     found[element.overflowed] = _OVERFLOW
     return found

@@ -277,6 +277,11 @@ class Link:
         parts = [(max(begin, begin_ns), min(end, end_ns)) for begin, end in spans]
         return [(begin, end) for begin, end in parts if begin < end]
 
+    @property
+    def is_policed(self) -> bool:
+        """Whether a policer may have dropped a packet, and not a queue."""
+        return "policer" in self.spec or any("policer" in one for one in self.spec.get("filters", ()))
+
     @cached_property
     def overflowed(self) -> Array:
         """Which packets came to a full FIFO. Those that came after the last one that left it count as lost with it."""
@@ -284,7 +289,7 @@ class Link:
             told: Array = self.reasons == "overflow"
             return told
         found = np.zeros(len(self.packets), bool)
-        for span, words in self.qdiscs:
+        for span, words in () if self.is_policed else self.qdiscs:
             came = self.came_in(span)
             if words[0] in FIFOS and (came & self.left).any():
                 last = self.packets["in_ns"][came & self.left].max() if span[1] != FOR_EVER else FOR_EVER

@@ -125,7 +125,7 @@ def _overflowed(observed: Observed, link: Link) -> int | None:
     """Drops of full queues in the measured interval; None where a qdisc in force does not tell them apart."""
     begin, end = observed.run["warmup_ns"], observed.run["duration_ns"]
     kinds = {words[0] for span, words in link.qdiscs if span[0] < end and begin < span[1]}
-    if not link.tells_drops and not kinds <= {*FIFOS, *OVERFLOWS}:
+    if not link.tells_drops and (link.is_policed or not kinds <= {*FIFOS, *OVERFLOWS}):
         return None
     of_fifos = int(in_window(observed, link.packets["in_ns"][link.overflowed]).sum())
     return of_fifos + _gained_tc(link, OVERFLOWS, begin)
