@@ -22,6 +22,7 @@ mod parameters;
 mod pfifo_fast;
 mod pi2;
 mod pie;
+mod police;
 mod qdiscs;
 mod red;
 mod sce;

@@ -15,6 +15,7 @@ mod media;
 mod overload;
 mod pages;
 mod pie_family;
+mod policer;
 mod prague;
 mod queueing;
 mod rates;
