@@ -103,7 +103,6 @@ MISTAKES = [
     ("", "", "drr", "htb and prio are modelled"),
     ("", "", "mq", "the several queues of a network card, and a link here is a shaper with one"),
     ('dscp = "ef"\nhost = "b"\nclass = "a"', 'dscp = "ef"\nclass = "1"', "htb default b", "has others below it"),
-    ('dscp = "ef"\nhost = "b"\nclass = "a"', 'host = "z"\nclass = "a"', "htb default b", "neither a host nor a flow"),
     ('dscp = "ef"\nhost = "b"\nclass = "a"', 'class = "a"', "htb default b", "takes every packet"),
     ("class.b]", "class.0]", "htb default b", "is no number of a class"),
     ('qdisc = "dualpi2"', 'qdisc = "prio"', "htb default b", 'has no classes; add [link.one.class."a:1"] with a qdisc'),

@@ -82,7 +82,6 @@ MISTAKES = [
     ('host = "phone"\n', 'host = ""\n', "host"),
     ('host = "phone"\n', "host = 3\n", "host = 3"),
     ('host = "phone"\n', 'hosts = "phone"\n', 'did you mean "host"'),
-    ('host = "office"\nclass', 'host = "ofice"\nclass', 'neither a host nor a flow; did you mean "office"'),
 ]
 
 

@@ -28,7 +28,7 @@ fn a_source_gets_the_rate_and_one_bucket() {
         all.sent_packets
     );
     assert_eq!(all.arrived_packets, all.sent_packets + all.dropped_packets);
-    assert_eq!((all.backlog_packets_max, all.dropped_overflow_packets), (1, Some(0)));
+    assert_eq!((all.backlog_packets_max, all.dropped_overflow_packets), (1, 0));
 }
 
 /// While the window is above rate times RTT the bucket empties, and the loss comes when it is empty. With a bucket of
@@ -81,7 +81,7 @@ fn the_policer_of_a_filter_sees_what_matches() {
     let dropping = tree("drop");
     agrees("class 1", rate(&dropping, "1"), 5.0, 0.01);
     agrees("class 2", rate(&dropping, "2"), 20.0, 0.01);
-    agrees("drops", dropping.queue("l", "1").drop_pct, 50.0, 0.01);
+    agrees("drops", dropping.queue("l", "1").drop_pct.expect("packets came"), 50.0, 0.01);
     let leaving = tree("continue");
     agrees("class 1", rate(&leaving, "1"), 5.0, 0.01);
     agrees("class 2", rate(&leaving, "2"), 25.0, 0.01);

@@ -23,6 +23,7 @@ from l4slab.cli import (
     bottleneck,
     checking,
     folders,
+    importing,
     listing,
     live,
     machine,
@@ -40,7 +41,7 @@ from l4slab.cli import (
 from l4slab.engines import registry
 
 _GROUPS = {
-    "Begin": (start.init, listing.list_, schema.schema, start.trace, new.new),
+    "Begin": (start.init, importing.import_, listing.list_, schema.schema, start.trace, new.new),
     "Run": (running.run, running.reproduce, live.live, bottleneck.bottleneck, bottleneck.replay),
     "Results": (folders.status, folders.report, outcomes.compare, outcomes.export),
     "Questions": (advising.advise, checking.check, searching.search, agreeing.agree, matrix.matrix),

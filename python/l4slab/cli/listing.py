@@ -16,7 +16,17 @@ from l4slab.base.errors import InputError, suggest
 from l4slab.base.packaged import about, comparisons, studies
 from l4slab.cli import options, parameters, schema, terminal
 
-_KINDS = ("qdiscs", "policers", "controllers", "media-controllers", "media", "traffic", "stacks", "studies", "comparisons")
+_KINDS = (
+    "qdiscs",
+    "policers",
+    "controllers",
+    "media-controllers",
+    "media",
+    "traffic",
+    "stacks",
+    "studies",
+    "comparisons",
+)
 Entry = Mapping[str, Any]
 
 

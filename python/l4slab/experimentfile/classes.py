@@ -12,6 +12,7 @@ from pydantic import Field
 from l4slab import _core
 from l4slab.base import run
 from l4slab.base.errors import suggest
+from l4slab.base.paths import name_mistake
 from l4slab.base.units import RATE
 from l4slab.base.values import Keys, Value
 from l4slab.experimentfile import tc
@@ -406,7 +407,7 @@ def _filter(built: Mapping[str, _Building], number: int, table: Value, hosts: Ma
         found["ecn"] = one.ecn
     if one.host is not None:
         if one.host not in hosts:
-            raise Problem(place, "host", f"= {show(one.host)} is neither a host nor a flow; {suggest(one.host, hosts)}")
+            raise Problem(place, "host", f"= {show(one.host)} is a name {name_mistake(one.host, '/')}")
         found["host"] = hosts[one.host]
     if one.policer is not None:
         found["policer"] = policer(one.policer, place, "policer")

@@ -120,6 +120,10 @@ class Resolver:
         top, per_flow, precision = self._once("top", "", raw_top, partial(_top, raw_top))
         duration_ns = top["duration_ns"]
         named = _named_hosts(document["flow"])
+        if idle := _hosts_of_filters(document, {*document["flow"], *named}):
+            shown = ", ".join(idle[:3]) + (f" and {len(idle) - 3} more" if len(idle) > 3 else "")
+            self.remarks[f"filters name hosts that no flow has: {shown}"] = None
+            named += idle
         hosts = {name: number for number, name in enumerate([*document["flow"], *named])}
         sides = {
             name: self._once(
@@ -390,6 +394,13 @@ def _named_hosts(flows: Mapping[str, Keys]) -> list[str]:
     return list(found)
 
 
+def _hosts_of_filters(document: Document, known: set[str]) -> list[str]:
+    """Hosts that only filters name, and no flow has."""
+    filters = (one for raw in document["link"].values() if isinstance(raw.get("filter"), list) for one in raw["filter"])
+    hosts = dict.fromkeys(one["host"] for one in filters if isinstance(one, dict) and isinstance(one.get("host"), str))
+    return [host for host in hosts if host not in known and not name_mistake(host, "/")]
+
+
 def _awaited(at: At, place: Place, flows: Mapping[str, run.Flow]) -> run.AwaitedState | None:
     """The state that a change waits for. Raises Problem."""
     if at.state is None or at.flow is None:
@@ -538,7 +549,11 @@ def _of_link(link: run.Link) -> list[str]:
     if "classes" not in link:
         return [f"{name}.rate", f"{name}.qdisc", *policer]
     of_classes = classes.changeable(link).items()
-    return [f"{name}.rate", *policer, *(f"{name}.class.{number}.{setting}" for number, valid in of_classes for setting in valid)]
+    return [
+        f"{name}.rate",
+        *policer,
+        *(f"{name}.class.{number}.{setting}" for number, valid in of_classes for setting in valid),
+    ]
 
 
 def _of_a_tree(name: str, link: run.Link) -> str:

@@ -335,7 +335,7 @@ def _shaper(link: Link) -> list[str]:
 
 
 def _policed(policer: str) -> str:
-    """The arguments of `tc filter` for the policer of a link, before all filters there: what passes goes on to those."""
+    """The arguments of `tc filter` for a link's policer, before all other filters: what passes goes on to those."""
     return f"dev out egress pref 1 protocol all handle 1 matchall action police {policer.replace('pass', 'continue')}"
 
 

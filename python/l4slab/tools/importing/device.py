@@ -1,0 +1,351 @@
+"""The qdiscs, classes and filters of a device, as tc names them, as a link with its classes."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from l4slab import _core
+from l4slab.base.units import RATE
+from l4slab.experimentfile.traffic import DSCP
+from l4slab.tools.importing.draft import CARD, PLAIN, Draft, Keys, Link
+
+_PER_SECOND = {"bit": 1, "bps": 8}
+_SCALE = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
+_SIZES = {"": 1, "b": 1, "k": 2**10, "kb": 2**10, "m": 2**20, "mb": 2**20, "g": 2**30, "gb": 2**30,
+          "kbit": 2**7, "mbit": 2**17, "gbit": 2**27}  # fmt: skip
+_NUMBER = re.compile(r"(\d+(?:\.\d+)?)([a-z]*)", re.IGNORECASE)
+_SHARED = ("mq", "mqprio", "multiq")
+_CODEPOINTS = ("not-ect", "ect1", "ect0", "ce")
+_ALL_ECN, _ALL_DSCP = 0x3, 0xFC
+
+
+def bits(text: str) -> int:
+    """bit/s of a rate in tc's units. Raises ValueError."""
+    found = _NUMBER.fullmatch(text)
+    unit = found[2].lower() if found else "?"
+    base = next((one for one in _PER_SECOND if unit.endswith(one)), "")
+    prefix = unit.removesuffix(base)
+    if found is None or prefix not in _SCALE:
+        raise ValueError(f"{text!r} is not a rate such as 10mbit")
+    return round(float(found[1]) * _SCALE[prefix] * _PER_SECOND.get(base, 1))
+
+
+def size(text: str) -> int:
+    """Bytes of a size in tc's units. Raises ValueError."""
+    found = _NUMBER.fullmatch(text.partition("/")[0])
+    if found is None or found[2].lower() not in _SIZES:
+        raise ValueError(f"{text!r} is not a size such as 15k")
+    return round(float(found[1]) * _SIZES[found[2].lower()])
+
+
+@dataclass
+class Device:
+    """What was said of a device: qdiscs by parent ("root" or a class), each with its handle; classes by number with
+    their parent; filters with the handle of their qdisc. `where` of each is for notes.
+    """
+
+    name: str
+    qdiscs: dict[str, tuple[str, str]] = field(default_factory=dict)
+    classes: dict[str, tuple[str, list[str], str]] = field(default_factory=dict)
+    filters: list[tuple[str, list[str], str]] = field(default_factory=list)
+
+    def has(self, number: str) -> bool:
+        """Whether a class of this number can be of one of its qdiscs."""
+        return number.partition(":")[0] in {handle.rstrip(":") for handle, _ in self.qdiscs.values()}
+
+    def add_to(self, draft: Draft, rate: str) -> None:
+        """The device as a link of the draft. `rate`: where nothing here says it."""
+        self._police_arrivals(draft)
+        if "root" not in self.qdiscs:
+            self._adopt(draft)
+        if "root" not in self.qdiscs:
+            return
+        handle, words = self.qdiscs["root"]
+        kind = words.split()[0]
+        if kind == "noqueue":
+            draft.leave(self.name, "a device without a queue")
+            return
+        below = self._below(handle)
+        if kind in _SHARED:
+            # A card's queues have parents without a handle where the kernel made them.
+            below = below or [of for parent, (_, of) in self.qdiscs.items() if parent.startswith(":")]
+            words = below[0] if below else "pfifo_fast"
+            draft.leave(f"{self.name}: {kind}", "a link has no queues of a network card; one of its qdiscs is here")
+            kind, below = words.split()[0], []
+        link = draft.link(self.name)
+        link.comments.append(f"{self.name}: {words}")
+        limit = rate
+        if kind == "netem" and below:
+            draft.impairs[draft.name_of(link)] = {
+                "netem": self._netem(words, draft), "before": draft.name_of(link)
+            }  # fmt: skip
+            link.comments.append("netem comes before its child, so it is the [impair] below")
+            words = below[0]
+            handle = next((one for one, of in self.qdiscs.values() if of == words), handle)
+            kind, below = words.split()[0], self._below(handle)
+        if kind == "tbf" and below:
+            told = _values(words.split()[1:])
+            limit = RATE.text(bits(told.get("rate", rate)))
+            if "burst" in told:
+                link.keys["burst"] = f"{size(told['burst'])}B"
+            link.comments.append("tbf has a child: its rate and burst are the link's, and the child is the queue")
+            words = below[0]
+            kind = words.split()[0]
+        elif kind == "netem":
+            draft.impairs[draft.name_of(link)] = {
+                "netem": self._netem(words, draft), "before": draft.name_of(link)
+            }  # fmt: skip
+            link.comments.append("netem is the [impair] below")
+            words = PLAIN
+        elif kind in ("htb", "tbf") or (kind == "cake" and "bandwidth" in words.split()):
+            limit = CARD
+            link.comments.append(f"{kind} shapes; the rate is that of its network card")
+        else:
+            link.comments.append("tc does not say the device's rate; write the one of yours")
+        link.keys = {"rate": limit, **link.keys}
+        if kind in [entry["name"] for entry in _core.trees()]:
+            self._tree(draft, link, words)
+        else:
+            link.keys["qdisc"] = draft.queue(words, self.name)
+        draft.taken.append(f"{self.name} as link {draft.name_of(link)}")
+
+    def _adopt(self, draft: Draft) -> None:
+        """A qdisc whose parent nobody has described, as scripts that change a part of a tree have it."""
+        for parent, (handle, words) in list(self.qdiscs.items()):
+            if parent.partition(":")[0] not in {one.rstrip(":") for one, _ in self.qdiscs.values()}:
+                draft.leave(f"{self.name}: parent {parent}", "it is not described here; its qdisc stands as the root")
+                del self.qdiscs[parent]
+                self.qdiscs["root"] = handle, words
+                return
+
+    def _below(self, handle: str) -> list[str]:
+        """The qdiscs of the classes of a qdisc."""
+        major = handle.rstrip(":")
+        return [words for parent, (_, words) in self.qdiscs.items() if parent.partition(":")[0] == major]
+
+    def _netem(self, words: str, draft: Draft) -> str:
+        queue = draft.queue(words, self.name)
+        return queue.removeprefix("netem").strip() if queue.startswith("netem") else "limit 1000"
+
+    def _tree(self, draft: Draft, link: Link, words: str) -> None:
+        stab, root = _core.split_stab(words)
+        prefixes = {self.qdiscs["root"][0].rstrip(":") or "1": ""}
+        # A class can hold a qdisc that holds classes; each pass goes one further down.
+        for _ in range(8):
+            for parent, (handle, of) in self.qdiscs.items():
+                major, _, minor = parent.partition(":")
+                holds = of.split()[0] in [entry["name"] for entry in _core.trees()]
+                if holds and major in prefixes and handle.rstrip(":"):
+                    prefixes.setdefault(handle.rstrip(":"), f"{prefixes[major]}{minor}:")
+        for major, prefix in prefixes.items():
+            of = root if not prefix else self._words_of(major)
+            self._level(draft, link, of, major, prefix)
+        link.keys["qdisc"] = (f"stab {stab} " if stab else "") + str(link.keys.pop("qdisc", root))
+        known = set(link.classes)
+        for parent, matches, where in self.filters:
+            self._filter(draft, link, parent, matches, where, prefixes, known)
+
+    def _words_of(self, major: str) -> str:
+        return next(words for handle, words in self.qdiscs.values() if handle.rstrip(":") == major)
+
+    def _level(self, draft: Draft, link: Link, words: str, major: str, prefix: str) -> None:
+        """The classes of one qdisc, whose numbers begin with `prefix`."""
+        kind, options = words.split()[0], _core.qdisc_as_read(words).split()[1:]
+        own = {number: told for number, told in self.classes.items() if number.partition(":")[0] == major}
+        if kind == "prio":
+            bands = int(_values(options).get("bands", "3"))
+            for band in range(1, bands + 1):
+                link.classes[f"{prefix}{band:x}"] = {"qdisc": self._leaf(draft, f"{major}:{band:x}")}
+            self._set(link, prefix, draft.queue(" ".join(["prio", *_kept(options, ("bands", "priomap"))]), self.name))
+            return
+        parents = {parent for parent, _, _ in own.values()}
+        for number, (parent, told, where) in own.items():
+            keys = self._numbers(draft, told, where)
+            if parent in own:
+                keys = {"parent": prefix + _plain(parent), **keys}
+            if number not in parents:
+                keys["qdisc"] = self._leaf(draft, number)
+            else:
+                keys.pop("quantum", None)
+            link.classes[prefix + _plain(number)] = keys
+        default = _plain(f":{_values(options).get('default', '0')}")
+        leaves = [number for number in own if number not in parents]
+        if default not in {_plain(number) for number in leaves}:
+            draft.leave(
+                f"{self.name}: htb without a class for what no filter takes", "class fffe is added for such packets"
+            )
+            default = "fffe"
+            link.classes[f"{prefix}{default}"] = {"rate": CARD, "qdisc": PLAIN}
+        rest = [word for key, value in _values(options).items() if key == "r2q" for word in (key, value)]
+        self._set(link, prefix, " ".join(["htb default", default, *rest]))
+
+    @staticmethod
+    def _set(link: Link, prefix: str, words: str) -> None:
+        holder = link.classes[prefix.rstrip(":")] if prefix else link.keys
+        holder["qdisc"] = words
+
+    def _leaf(self, draft: Draft, number: str) -> str:
+        told = self.qdiscs.get(number) or next(
+            (one for parent, one in self.qdiscs.items() if _same(parent, number)), ("", PLAIN)
+        )
+        return draft.queue(told[1], f"{self.name}: class {number}")
+
+    def _numbers(self, draft: Draft, told: list[str], where: str) -> Keys:
+        values = _values(told)
+        keys: Keys = {}
+        try:
+            rate = bits(values["rate"])
+            keys["rate"] = RATE.text(rate)
+            if "ceil" in values:
+                keys["ceil"] = RATE.text(max(bits(values["ceil"]), rate))
+            keys |= {one: f"{max(size(values[one]), 1)}B" for one in ("burst", "cburst", "quantum") if one in values}
+            if "prio" in values:
+                keys["prio"] = min(int(values["prio"]), 7)
+        except (KeyError, ValueError) as error:
+            draft.leave(where, f"the class has no rate that can be read ({error}); it has 1 Mbit/s")
+            keys["rate"] = "1Mbit"
+        return keys
+
+    def _filter(
+        self,
+        draft: Draft,
+        link: Link,
+        parent: str,
+        words: list[str],
+        where: str,
+        prefixes: dict[str, str],
+        known: set[str],
+    ) -> None:
+        target = next((words[i + 1] for i, word in enumerate(words[:-1]) if word in ("flowid", "classid")), "")
+        major, _, minor = target.partition(":")
+        number = f"{prefixes.get(major or parent.rstrip(':'), '')}{_plain(f':{minor}')}"
+        if number not in known or "qdisc" not in link.classes[number]:
+            draft.leave(where, f"its class {target or '(none)'} is not a class with a queue here")
+            return
+        keys: Keys = {"class": number}
+        try:
+            keys |= matched(words)
+        except ValueError as error:
+            draft.leave(where, str(error))
+            return
+        if len(keys) == 1:
+            draft.leave(where, "it takes every packet, as the default class does")
+            return
+        if keys not in link.filters:
+            link.filters.append(keys)
+
+    def _police_arrivals(self, draft: Draft) -> None:
+        """A policer at the ingress of the device is one of a link of its own."""
+        for parent in [parent for parent in self.qdiscs if parent.startswith(("ffff", "ingress", "clsact"))]:
+            del self.qdiscs[parent]
+        for of, words, where in list(self.filters):
+            if not of.startswith("ffff") and of != "ingress":
+                continue
+            self.filters.remove((of, words, where))
+            policer = police_of(words)
+            if policer is None:
+                to = words[words.index("dev") + 1] if "dev" in words[:-1] else "another device"
+                draft.leave(where, f"it sends what arrives at {self.name} to {to}, which is a link of its own")
+                continue
+            link = draft.link(f"{self.name}_in", rate=CARD, qdisc=PLAIN, policer=policer)
+            link.comments.append(f"what arrives at {self.name} is policed")
+            draft.taken.append(f"the policer at the ingress of {self.name} as link {draft.name_of(link)}")
+
+
+def police_of(words: Sequence[str]) -> str | None:
+    """The words of a policer among those of a filter, as a file has them. Raises ValueError."""
+    if "police" not in words:
+        return None
+    rest = list(words[words.index("police") + 1 :])
+    taken: list[str] = []
+    while rest and rest[0] not in ("flowid", "classid", "action"):
+        word = rest.pop(0)
+        if word in ("index", "rate", "burst", "buffer", "maxburst", "mtu", "minburst", "peakrate", "mpu", "overhead",
+                    "linklayer", "conform-exceed", "avrate"):  # fmt: skip
+            value = rest.pop(0) if rest else ""
+            taken += [] if word in ("index", "avrate") else [word, value]
+        elif word in ("drop", "pass", "ok", "continue"):
+            taken.append(word)
+    _core.canonical_policer(" ".join(taken))
+    return " ".join(taken)
+
+
+def matched(words: Sequence[str]) -> Keys:
+    """What a filter of tc looks at, as keys. Raises ValueError with why that is not modelled."""
+    keys: Keys = {}
+    if (policer := police_of(words)) is not None:
+        keys["policer"] = policer
+    if "fw" in words or "handle" in words:
+        raise ValueError("no packet has a mark of a firewall here")
+    for key, value in _matches(words):
+        if key in ("src", "dst", "src_ip", "dst_ip"):
+            address = ipaddress.ip_interface(value)
+            if address.network.num_addresses > 1 and address.network.prefixlen:
+                raise ValueError(f"filters here take one host, and {value} has several")
+            if address.network.prefixlen:
+                keys["host"] = str(address.ip)
+        elif key in ("tos", "dsfield", "ip_tos", "priority"):
+            number, _, mask = value.partition("/")
+            wanted, bits_of = int(number, 16), int(mask or "0xff", 16)
+            if bits_of & _ALL_DSCP == _ALL_DSCP:
+                code = (wanted & _ALL_DSCP) >> 2
+                keys["dscp"] = next((name for name, one in DSCP.items() if one == code), code)
+            elif bits_of & _ALL_DSCP:
+                raise ValueError(f"it looks at a part of the DSCP ({value})")
+            if bits_of & _ALL_ECN == _ALL_ECN and bits_of == _ALL_ECN:
+                keys["ecn"] = _CODEPOINTS[wanted & _ALL_ECN]
+        elif not (key == "u32" and value in ("0", "0 0")):
+            raise ValueError(f"no filter here looks at {key}")
+    return keys
+
+
+def _matches(words: Sequence[str]) -> Iterator[tuple[str, str]]:
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        if word == "match" and len(rest) >= 3:
+            family, key = rest.pop(0), rest.pop(0)
+            if family == "u32":
+                yield "u32", f"{key}"
+                rest = rest[1:]
+                continue
+            value = rest.pop(0)
+            if key in ("tos", "dsfield", "priority") and rest and rest[0].startswith("0x"):
+                value = f"{value}/{rest.pop(0)}"
+            elif key in ("protocol", "sport", "dport"):
+                rest = rest[1:]
+            yield key, value
+        elif word in ("ip_tos", "src_ip", "dst_ip", "ip_proto", "dst_port", "src_port") and rest:
+            yield word, rest.pop(0)
+        elif word == "police":
+            return
+
+
+def _values(words: Sequence[str]) -> dict[str, str]:
+    """The word after each word: of key and value pairs those that matter are found by their keys."""
+    return dict(zip(reversed(words[:-1]), reversed(words[1:]), strict=True))
+
+
+def _kept(words: Sequence[str], keys: Sequence[str]) -> list[str]:
+    """The keys with the values behind them."""
+    found: list[str] = []
+    keep = False
+    for word in words:
+        if not word[0].isdigit():
+            keep = word in keys
+        if keep:
+            found.append(word)
+    return found
+
+
+def _plain(number: str) -> str:
+    """The part of a class behind the colon, as a file has it."""
+    text = number.rpartition(":")[2].removeprefix("0x").lstrip("0").lower()
+    return text or "0"
+
+
+def _same(one: str, other: str) -> bool:
+    return [part.lstrip("0") for part in one.split(":")] == [part.lstrip("0") for part in other.split(":")]

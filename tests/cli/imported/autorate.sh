@@ -1,0 +1,5 @@
+dl_if=ifb-wan
+base_dl_shaper_rate_kbps=20000
+min_dl_shaper_rate_kbps=5000
+max_dl_shaper_rate_kbps=80000
+base_ul_shaper_rate_kbps=20000
