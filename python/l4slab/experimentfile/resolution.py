@@ -396,9 +396,14 @@ def _named_hosts(flows: Mapping[str, Keys]) -> list[str]:
 
 def _hosts_of_filters(document: Document, known: set[str]) -> list[str]:
     """Hosts that only filters name, and no flow has."""
-    filters = (one for raw in document["link"].values() if isinstance(raw.get("filter"), list) for one in raw["filter"])
-    hosts = dict.fromkeys(one["host"] for one in filters if isinstance(one, dict) and isinstance(one.get("host"), str))
-    return [host for host in hosts if host not in known and not name_mistake(host, "/")]
+    found: dict[str, None] = {}
+    for raw in document["link"].values():
+        filters = raw.get("filter")
+        for one in filters if isinstance(filters, list) else ():
+            host = one.get("host") if isinstance(one, dict) else None
+            if isinstance(host, str) and host not in known and not name_mistake(host, "/"):
+                found[host] = None
+    return list(found)
 
 
 def _awaited(at: At, place: Place, flows: Mapping[str, run.Flow]) -> run.AwaitedState | None:

@@ -435,7 +435,7 @@ def _refuse_stab(link: Link, run: Description) -> None:
 
 def _refuse_policers(link: Link) -> None:
     for one in link.get("filters", ()):
-        if "continue" in (policer := one.get("policer", "")):
+        if (policer := one.get("policer")) is not None and "continue" in policer:
             raise ValueError(
                 f'link "{link["name"]}": of packets that policer = "{policer}" leaves to the next filter, captures do '
                 "not tell the class; write drop or pass, or use the sim engine"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from l4slab.tools.importing.device import Device
-from l4slab.tools.importing.draft import PLAIN, Draft
+from l4slab.tools.importing.draft import PLAIN, Draft, Keys
 
 _ASSIGNED = re.compile(r"^\s*(?:export\s+|local\s+|readonly\s+)?([A-Za-z_]\w*)=(.*)$")
 _VARIABLE = re.compile(r"\$\{(\w+)(?::?-([^}]*))?\}|\$(\w+)")
@@ -209,7 +209,7 @@ def _number(text: str, draft: Draft, where: str, what: str) -> float:
         return 0.0
 
 
-def _trace(draft: Draft, trace: str, keys: dict[str, object]) -> None:
+def _trace(draft: Draft, trace: str, keys: Keys) -> None:
     """The file of a link's opportunities, which comes along; without it a rate that its name may say."""
     path = Path(draft.source).parent / trace
     if path.is_file():

@@ -171,10 +171,10 @@ def _packets(content: bytes, source: str) -> Iterator[tuple[int, int]]:
               b"\x4d\x3c\xb2\xa1": ("<", 1), b"\xa1\xb2\x3c\x4d": (">", 1)}  # fmt: skip
     at = 24
     if magic in orders:
-        order, unit = orders[magic]
+        order, step = orders[magic]
         while at + 16 <= len(content):
             seconds, part, kept, size = struct.unpack_from(f"{order}IIII", content, at)
-            yield seconds * 10**9 + part * unit, size
+            yield seconds * 10**9 + part * step, size
             at += 16 + kept
         return
     if magic != b"\x0a\x0d\x0d\x0a":
