@@ -37,8 +37,8 @@ class Class(TypedDict):
 
 @final
 class Change(TypedDict):
-    """A change while it runs: of a link (`rate_bps`, `qdisc`, `classes`), of a flow group (`rtt_ns`, `count`, and of
-    a source with a rate `rate_bps`), or of an impairment (`netem`).
+    """A change while it runs: of a link (`rate_bps`, `qdisc`, `classes`, `policer`), of a flow group (`rtt_ns`,
+    `count`, and of a source with a rate `rate_bps`), or of an impairment (`netem`).
     """
 
     # Those that change: each with all its numbers, with another qdisc, or with both.
@@ -54,6 +54,8 @@ class Change(TypedDict):
     netem: NotRequired[str | None]
     # Whether the encoders of media rest from now on.
     pause: NotRequired[bool | None]
+    # Another policer in the place of the link's, in `tc`'s words.
+    policer: NotRequired[str | None]
     # In `tc`'s words. Of the kind that is in force, those that are not said stay as they are.
     qdisc: NotRequired[str | None]
     rate_bps: NotRequired[int | None]
@@ -117,7 +119,13 @@ EncoderModel = (
 # A packet matches if it has all given properties; `host` sends or receives it.
 Filter = TypedDict(
     "Filter",
-    {"class": str, "dscp": NotRequired[int | None], "ecn": NotRequired[Ecn | None], "host": NotRequired[int | None]},
+    {
+        "class": str,
+        "dscp": NotRequired[int | None],
+        "ecn": NotRequired[Ecn | None],
+        "host": NotRequired[int | None],
+        "policer": NotRequired[str | None],
+    },
 )
 
 # The format of reports.
@@ -209,6 +217,8 @@ class Link(TypedDict):
     name: str
     # It is in the host that sends.
     on_host: NotRequired[bool]
+    # A policer before the queue, in `tc`'s words, without "police" itself.
+    policer: NotRequired[str | None]
     qdisc: str
     rate_bps: int
     rate_trace: NotRequired[RateTrace | None]

@@ -29,8 +29,8 @@ export interface Class {
 }
 
 /**
- * A change while it runs: of a link (`rate_bps`, `qdisc`, `classes`), of a flow group (`rtt_ns`, `count`, and of a
- * source with a rate `rate_bps`), or of an impairment (`netem`).
+ * A change while it runs: of a link (`rate_bps`, `qdisc`, `classes`, `policer`), of a flow group (`rtt_ns`, `count`,
+ * and of a source with a rate `rate_bps`), or of an impairment (`netem`).
  */
 export interface Change {
   /**
@@ -56,6 +56,10 @@ export interface Change {
    * Whether the encoders of media rest from now on.
    */
   pause?: boolean | null;
+  /**
+   * Another policer in the place of the link's, in `tc`'s words.
+   */
+  policer?: string | null;
   /**
    * In `tc`'s words. Of the kind that is in force, those that are not said stay as they are.
    */
@@ -142,6 +146,10 @@ export interface Filter {
    * The number of a host with a name, or of the flow group whose sending host it is.
    */
   host?: number | null;
+  /**
+   * A policer of the packets that match, in `tc`'s words, without "police" itself.
+   */
+  policer?: string | null;
 }
 
 /**
@@ -247,6 +255,10 @@ export interface Link {
    * It is in the host that sends.
    */
   on_host?: boolean;
+  /**
+   * A policer before the queue, in `tc`'s words, without "police" itself.
+   */
+  policer?: string | null;
   qdisc: string;
   rate_bps: number;
   rate_trace?: RateTrace | null;
