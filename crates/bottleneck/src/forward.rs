@@ -311,7 +311,7 @@ impl Control {
     }
 }
 
-/// See the module.
+/// Carries packets between clients and servers through the core's links, in real time.
 pub struct Forwarder {
     transit: Transit,
     /// Client and server of each flow group.

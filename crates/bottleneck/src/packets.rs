@@ -137,13 +137,13 @@ impl Under {
 
 /// Which bytes of a connection have left a link.
 #[derive(Default)]
-struct Passed {
+struct Coverage {
     /// By begin, the end; they do not touch.
     stretches: BTreeMap<i64, i64>,
     newest: i64,
 }
 
-impl Passed {
+impl Coverage {
     /// How many of `length` bytes from the sequence number `from` have not been there.
     fn add(&mut self, from: u32, length: u32) -> u32 {
         // Sequence numbers come round after 2^32.
@@ -251,7 +251,7 @@ struct Summary<'a> {
     pairs: Vec<Pair>,
     numbers: HashMap<(usize, u8, [u16; 2]), usize>,
     /// By link, flow and connection.
-    passed: HashMap<(usize, u16, u16), Passed>,
+    passed: HashMap<(usize, u16, u16), Coverage>,
 }
 
 fn damaged() -> Refused {
@@ -505,7 +505,7 @@ mod tests {
 
     #[test]
     fn a_byte_is_fresh_once() {
-        let mut passed = Passed::default();
+        let mut passed = Coverage::default();
         let start = u32::MAX - 1500;
         let sent = [(0, 1000), (1000, 1000), (0, 1000), (3000, 500), (1500, 2000), (500, 3000)];
         let fresh: Vec<_> =
@@ -517,7 +517,7 @@ mod tests {
     #[test]
     fn stretches_are_as_a_set_of_bytes() {
         let mut rng = l4slab_core::rng::Rng::stream(1, "stretches", 0);
-        let mut passed = Passed::default();
+        let mut passed = Coverage::default();
         let mut known = std::collections::BTreeSet::new();
         for _ in 0..2000 {
             let (from, length) = (rng.below(3000) as u32, 1 + rng.below(40) as u32);

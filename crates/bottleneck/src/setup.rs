@@ -101,7 +101,7 @@ const SERVER_ENDS: u64 = 500_000_000;
 const SERVER_STARTS: Duration = Duration::from_millis(2_000);
 
 #[derive(Serialize, Deserialize)]
-enum Told {
+enum Outcome {
     Summary(serde_json::Value),
     Refused { sentence: String, is_input: bool },
 }
@@ -131,8 +131,8 @@ pub fn run(options: &str) -> Result<String, Refused> {
     let _ = from.read_to_string(&mut text);
     let status = system::reap(Some(child)).map_or(1, |(_, status)| system::exit_status(status));
     match serde_json::from_str(&text) {
-        Ok(Told::Summary(summary)) => Ok(summary.to_string()),
-        Ok(Told::Refused { sentence, is_input }) => Err(Refused { sentence, is_input }),
+        Ok(Outcome::Summary(summary)) => Ok(summary.to_string()),
+        Ok(Outcome::Refused { sentence, is_input }) => Err(Refused { sentence, is_input }),
         Err(_) => Err(Refused::machine(format!("the forwarder has ended with status {status}"))),
     }
 }
@@ -162,8 +162,8 @@ fn as_first_process(options: &Options, cards: Option<Cards>, mut to: File) -> i3
         .map_err(machine("prctl"))
         .and_then(|()| inside(options, cards))
     {
-        Ok(summary) => serde_json::to_value(summary).map(Told::Summary),
-        Err(Refused { sentence, is_input }) => Ok(Told::Refused { sentence, is_input }),
+        Ok(summary) => serde_json::to_value(summary).map(Outcome::Summary),
+        Err(Refused { sentence, is_input }) => Ok(Outcome::Refused { sentence, is_input }),
     };
     let written = told.and_then(|told| serde_json::to_vec(&told)).map(|bytes| to.write_all(&bytes));
     i32::from(!matches!(written, Ok(Ok(()))))

@@ -4,7 +4,7 @@
 /// When and what.
 type Sample = (u32, u32);
 
-/// See the module. The unit of time is the caller's, whose clock may come round.
+/// The least sample of a window of time. The unit of time is the caller's, whose clock may come round.
 #[derive(Clone, Copy, Debug)]
 pub struct WindowedMin {
     best: [Sample; 3],

@@ -14,7 +14,7 @@ from l4slab import _core
 from l4slab.base.errors import InputError, suggest
 from l4slab.base.run import EcnSupport, Run
 from l4slab.gym.scenarios import Scenario, Scenarios, nanoseconds
-from l4slab.gym.steps import HIGH, LOW, Told, moved, seen
+from l4slab.gym.steps import HIGH, LOW, State, moved, seen
 
 # The simulator's names for a window that is set from outside, by the requested ECN.
 _HELD = {"accecn": "held-ect1#steps"}
@@ -104,7 +104,7 @@ class ControllerEnv(gymnasium.Env[Array, Array]):
         self._link_mbps = min(rates[link] for link in flow["path"]) * 1e-6
         self._rtt_ms = max(flow["rtt_ns"] * 1e-6, 1e-3)
         self._run = _core.Steps(json.dumps(description))
-        self._told, self._cwnd, self._now_ns = Told(), _INITIAL_WINDOW, 0
+        self._told, self._cwnd, self._now_ns = State(), _INITIAL_WINDOW, 0
         return np.array(seen(self._told, self._told, self._cwnd, self._step_s), np.float32), {}
 
     def step(self, action: Array) -> tuple[Array, float, bool, bool, dict[str, Any]]:
@@ -113,7 +113,7 @@ class ControllerEnv(gymnasium.Env[Array, Array]):
         self._cwnd = moved(self._cwnd, float(action[0]))
         before = self._told
         self._now_ns, payload, *told = self._run.step(self._step_ns, round(self._cwnd))
-        now = self._told = Told(*told)
+        now = self._told = State(*told)
         delivered, lost = now.delivered - before.delivered, now.lost - before.lost
         step = FlowStep(
             delivered,

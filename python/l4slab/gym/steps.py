@@ -15,7 +15,7 @@ HIGH = (10.0, 1.0, 1.0, 1.0, 4.0, 4.0, 1.0)
 LEAST_WINDOW, MOST_WINDOW = 2.0, 2000.0
 
 
-class Told(NamedTuple):
+class State(NamedTuple):
     """A connection's counts up to an instant: segments delivered, marked and lost, smoothed and minimum RTT in us,
     segments in flight.
     """
@@ -28,7 +28,7 @@ class Told(NamedTuple):
     in_flight: int = 0
 
 
-def seen(before: Told, now: Told, cwnd: float, step_s: float) -> tuple[float, ...]:
+def seen(before: State, now: State, cwnd: float, step_s: float) -> tuple[float, ...]:
     """FEATURES of a step, numbers without unit: queueing delay in base RTTs (srtt / min_rtt - 1) and its change, the
     marked share of the delivered segments and the lost share of all segments, windows delivered per base RTT, windows
     in flight, and log2 of the window in 11ths.

@@ -36,7 +36,7 @@ async function watch(ms: number): Promise<void> {
 }
 
 /** An engine that answers when it is told to, and remembers what it was asked. */
-class Told implements Engine {
+class FakeEngine implements Engine {
   readonly name = "wasm";
   readonly asked: Request[] = [];
   waiting: (() => void)[] = [];
@@ -83,8 +83,8 @@ const view = () => {
   return { told, made };
 };
 
-function begin(): { engine: Told; clock: Clock; told: ReturnType<typeof view>["told"]; status: Status[] } {
-  const engine = new Told();
+function begin(): { engine: FakeEngine; clock: Clock; told: ReturnType<typeof view>["told"]; status: Status[] } {
+  const engine = new FakeEngine();
   const { told, made } = view();
   const clock = createClock(async () => engine, made);
   const status: Status[] = [];
@@ -106,7 +106,7 @@ test("virtual time follows the wall clock, and one request is under way at a tim
 });
 
 test("while another engine opens, the former one is not asked", async () => {
-  const [former, next] = [new Told(), new Told()];
+  const [former, next] = [new FakeEngine(), new FakeEngine()];
   let open: (engine: Engine) => void = () => {};
   let opening: Promise<Engine> = Promise.resolve(former);
   const clock = createClock(() => opening, view().made);

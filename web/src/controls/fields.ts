@@ -10,7 +10,7 @@ export interface Field<T> {
 }
 
 /** What a control's value takes effect on. */
-export interface Told {
+export interface Labels {
   id: string;
   label: string;
   /** The run begins anew with it. */
@@ -18,7 +18,7 @@ export interface Told {
   help?: string;
 }
 
-export function labelled({ id, label, anew, help }: Told): HTMLLabelElement {
+export function labelled({ id, label, anew, help }: Labels): HTMLLabelElement {
   const mark =
     anew &&
     h(
@@ -30,7 +30,7 @@ export function labelled({ id, label, anew, help }: Told): HTMLLabelElement {
   return h("label", { htmlFor: id, title: help ?? "" }, label, mark);
 }
 
-interface Slider extends Told {
+interface Slider extends Labels {
   scale: readonly number[];
   print(value: number): string;
   /** Throws `Wrong`. */
@@ -109,7 +109,7 @@ function tried<T>(read: () => T, text: string, say: (text: string | null) => voi
   }
 }
 
-interface Choice extends Told {
+interface Choice extends Labels {
   options: readonly (readonly [value: string, label: string])[];
   put(value: string): void;
 }
@@ -129,7 +129,7 @@ export function choice({ options, put, ...told }: Choice): Field<string> {
   };
 }
 
-interface Text extends Told {
+interface Text extends Labels {
   placeholder?: string;
   /** Throws `Wrong`. */
   put(text: string): void;
@@ -156,7 +156,7 @@ export function text({ put, placeholder, ...told }: Text): Field<string> {
 }
 
 /** A control for any key of a table; empty is its default. `put` gets what the description has. */
-export function keyField(key: Key, told: Told, put: (value: unknown) => void): Field<unknown> {
+export function keyField(key: Key, told: Labels, put: (value: unknown) => void): Field<unknown> {
   const written = (value: unknown) => (value === null || value === undefined ? "" : String(key.type.write(value)));
   const values = key.type.name.split(" ");
   const usual = key.default === null || key.default === undefined ? "" : key.default;

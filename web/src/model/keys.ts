@@ -41,7 +41,7 @@ export interface Key {
 }
 
 /** A key as it is generated. */
-interface Told {
+interface KeyRow {
   readonly key: string;
   readonly field: string;
   readonly type: string;
@@ -53,7 +53,7 @@ interface Told {
   readonly example?: unknown;
 }
 
-function quantity(dimension: Printed, { least = 1, most = Number.MAX_SAFE_INTEGER }: Told): Type {
+function quantity(dimension: Printed, { least = 1, most = Number.MAX_SAFE_INTEGER }: KeyRow): Type {
   const { name, example } = dimension;
   return {
     name,
@@ -80,7 +80,7 @@ const OFTEN: Type = {
 
 const TEXT: Type = { name: "text", read: (text) => text, write: (value) => value as string };
 
-function number({ type, least, above, most }: Told): Type {
+function number({ type, least, above, most }: KeyRow): Type {
   const whole = type === "int";
   return {
     name: type,
@@ -98,7 +98,7 @@ function number({ type, least, above, most }: Told): Type {
   };
 }
 
-function choice({ type: name, values = [] }: Told): Type {
+function choice({ type: name, values = [] }: KeyRow): Type {
   return {
     name,
     read(text) {
@@ -144,7 +144,7 @@ const DSCP: Type = {
   write: (value) => value as number,
 };
 
-const TYPES: Readonly<Record<string, (told: Told) => Type>> = {
+const TYPES: Readonly<Record<string, (told: KeyRow) => Type>> = {
   rate: (told) => quantity(RATE, told),
   size: (told) => quantity(SIZE, told),
   time: (told) => quantity(TIME, told),
@@ -202,8 +202,8 @@ export const NOT_HELD: Readonly<Record<string, Readonly<Record<string, { field?:
 /** A file may leave these out where it has something instead that the page has not. */
 const NEEDED: Readonly<Record<string, readonly string[]>> = { link: ["rate"], impair: ["netem"], at: ["time"] };
 
-function table(name: string, told: readonly Told[]): Key[] {
-  const left = (one: Told) => !Object.hasOwn(NOT_HELD[name] ?? {}, one.key);
+function table(name: string, told: readonly KeyRow[]): Key[] {
+  const left = (one: KeyRow) => !Object.hasOwn(NOT_HELD[name] ?? {}, one.key);
   return told.filter(left).map((one) => {
     const type = (TYPES[one.type] ?? (() => TEXT))(one);
     const usual = one.default === null || type === OPTIONS ? null : String(one.default);

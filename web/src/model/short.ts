@@ -5,7 +5,7 @@ const QDISCS: ReadonlyMap<string, string> = new Map(Object.entries(known.qdiscs)
 
 type Options = Readonly<Record<string, string>>;
 
-interface Told {
+interface Defaults {
   usual: Options;
   presets: Readonly<Record<string, Readonly<Record<string, Options>>>>;
   /** None of one that answers nothing. */
@@ -14,12 +14,12 @@ interface Told {
   look: number;
 }
 
-interface Controller extends Told {
+interface Controller extends Defaults {
   /** Options, with their value, that make it scalable. */
   scalable_with: Options;
 }
 
-interface MediaController extends Told {
+interface MediaController extends Defaults {
   /** The codepoint of its packets where the flow tells none. */
   ecn: string;
 }

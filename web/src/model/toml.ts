@@ -6,13 +6,13 @@ import type { Written } from "./keys";
 import { trialOf } from "./seed";
 import { print, TIME } from "./units";
 
-export interface Told {
+export interface Heading {
   title: string;
   about?: string;
 }
 
 /** The file that `l4slab run` resolves to this run, as its last trial. */
-export function toToml(run: Run, { title, about }: Told): string {
+export function toToml(run: Run, { title, about }: Heading): string {
   const entries = entriesOf(run);
   const top = entries.filter(({ place }) => place.length === 0);
   const from = trialOf(run.seed);

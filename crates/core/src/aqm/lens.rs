@@ -25,7 +25,7 @@ pub trait View: Clone + Send + 'static {
     }
 }
 
-/// See the module.
+/// How a queue sees its packets.
 pub trait Lens: Send {
     type View: View;
 

@@ -24,7 +24,7 @@ use std::collections::{BinaryHeap, VecDeque};
 
 pub use config::NetemConfig;
 use config::{RateModel, SlotLength};
-use random::{Correlated, Dice, Lfsr113, LossChain, Source};
+use random::{Bernoulli, Correlated, Lfsr113, LossChain, Source};
 
 use super::{
     Aqm, Backlog, DropReason, LinkInfo, MarkReason, Marking, Pkt, Qdisc, QueueCx, Room, Separation,
@@ -84,10 +84,10 @@ pub struct Netem<P> {
     /// When to ask again after `None`.
     wake: Time,
     source: Source,
-    duplicate: Dice,
+    duplicate: Bernoulli,
     loss: LossChain,
-    corrupt: Dice,
-    reorder: Dice,
+    corrupt: Bernoulli,
+    reorder: Bernoulli,
     delay: Correlated,
     config: NetemConfig,
 }
@@ -109,10 +109,10 @@ impl<P: Pkt> Netem<P> {
             slot,
             wake: Time::NEVER,
             source: Source(config.seed.map(Lfsr113::new)),
-            duplicate: Dice::new(config.duplicate),
+            duplicate: Bernoulli::new(config.duplicate),
             loss: LossChain::new(config.loss),
-            corrupt: Dice::new(config.corrupt),
-            reorder: Dice::new(config.reorder),
+            corrupt: Bernoulli::new(config.corrupt),
+            reorder: Bernoulli::new(config.reorder),
             delay: Correlated::new(config.delay.correlation),
             config,
         }

@@ -101,7 +101,7 @@ impl Policer {
     }
 }
 
-/// See the module.
+/// BBR version 1, as in Linux.
 #[derive(Clone, Debug)]
 pub struct Bbr {
     rng: Rng,

@@ -143,7 +143,7 @@ struct Bounds {
     inflight_hi: u32,
 }
 
-/// See the module.
+/// BBR version 3.
 #[derive(Clone, Debug)]
 pub struct Bbr3 {
     config: Config,

@@ -99,7 +99,7 @@ impl Controller for Options {
     }
 }
 
-/// See the module.
+/// CUBIC's window and its epoch.
 #[derive(Clone, Debug)]
 pub struct Cubic {
     rfc: bool,

@@ -47,7 +47,7 @@ impl Controller for Options {
     }
 }
 
-/// See the module.
+/// CUBIC that also reacts to SCE marks.
 #[derive(Clone, Debug)]
 pub struct CubicSce {
     cubic: Cubic,

@@ -43,7 +43,7 @@ impl Controller for Options {
     }
 }
 
-/// See the module.
+/// DCTCP's window and its mean share of marks (alpha).
 #[derive(Clone, Debug)]
 pub struct Dctcp {
     shift_g: u32,

@@ -59,7 +59,7 @@ impl Controller for Options {
     }
 }
 
-/// See the module.
+/// Prague's window, alpha and mode.
 #[derive(Clone, Debug)]
 pub struct Prague {
     config: Config,

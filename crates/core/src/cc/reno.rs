@@ -31,7 +31,7 @@ impl Controller for Options {
     }
 }
 
-/// See the module.
+/// Reno's window.
 #[derive(Clone, Debug)]
 pub struct Reno {
     beta_ecn: f64,

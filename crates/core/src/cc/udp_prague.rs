@@ -87,7 +87,7 @@ impl Interval {
     }
 }
 
-/// See the module.
+/// UDP Prague's window, rate and packet size.
 #[derive(Clone, Debug)]
 pub struct Law {
     max_packet: u64,

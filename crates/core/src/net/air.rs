@@ -21,7 +21,7 @@ pub const WAYS: [Way; 2] = [Way::Down, Way::Up];
 
 /// What a burst is.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum What {
+pub enum BurstKind {
     /// A transmission: a PPDU with its acknowledgement, or a transport block.
     Sent,
     /// A PPDU that collided with others at the same instant.
@@ -35,7 +35,7 @@ pub enum What {
 /// Something that occupied the medium, or asked for it.
 #[derive(Copy, Clone, Debug)]
 pub struct Burst {
-    pub what: What,
+    pub what: BurstKind,
     pub at: Time,
     pub end: Time,
     pub way: Way,
@@ -53,7 +53,7 @@ pub struct Burst {
 }
 
 impl Burst {
-    pub fn new(what: What, (at, end): (Time, Time), way: Way, row: usize) -> Burst {
+    pub fn new(what: BurstKind, (at, end): (Time, Time), way: Way, row: usize) -> Burst {
         Burst {
             what,
             at,

@@ -17,7 +17,7 @@ use crate::time::Time;
 const CALL_IT_CONGESTION: [&str; 3] = ["red", "fq_pie", "sfq"];
 const CALL_IT_SUCCESS: [&str; 1] = ["dualpi2"];
 
-/// See the module.
+/// A link's queue in the host that sends, whose TCP learns what leaves and what is dropped.
 pub struct HostQueue {
     link: Link,
     /// What the host is to be told, in order, with the time in `enqueued_at`.

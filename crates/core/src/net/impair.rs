@@ -12,7 +12,7 @@ use crate::packet::Packet;
 use crate::rng::Rng;
 use crate::time::Time;
 
-/// See the module.
+/// A netem before a link, without a shaper behind it.
 pub struct Impair {
     netem: Netem<Packet>,
     rng: Rng,

@@ -6,7 +6,7 @@ use crate::aqm::service::{Carried, Losses};
 use crate::packet::Packet;
 use crate::time::Time;
 
-/// See the module.
+/// Per account, the packets that came, were copied, passed and were lost at one place of a path.
 #[derive(Debug)]
 pub struct Ledger {
     /// When measuring began.

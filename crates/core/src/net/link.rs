@@ -46,7 +46,7 @@ struct BandSet {
     capacity_bits: f64,
 }
 
-/// See the module.
+/// A queue discipline, the token bucket behind it, and the counters of both.
 pub struct Link {
     pub name: String,
     aqm: Box<dyn Aqm<Packet>>,

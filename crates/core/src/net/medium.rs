@@ -18,7 +18,7 @@ use crate::packet::Packet;
 use crate::probe::Gauges;
 use crate::time::{Span, Time};
 
-/// See the module.
+/// A resource that several queues share in both directions: airtime, grants or slots.
 pub trait Medium: Send {
     /// When `act` wants to be called; after the call it is later.
     fn next(&self) -> Time;

@@ -7,7 +7,7 @@ use crate::element::Outbox;
 use crate::offload;
 use crate::time::Time;
 
-/// See the module. The segments count as copies of the packet.
+/// Cuts an offloaded packet into its segments, which count as copies of the packet.
 #[derive(Debug, Default)]
 pub struct Split {
     ledger: Ledger,

@@ -12,7 +12,7 @@ use crate::probe::Gauges;
 use crate::sack::Blocks;
 use crate::time::Time;
 
-/// See the module. All queues are of one kind, so that what they report is reported together.
+/// One queue per station behind an access point. All are of one kind, so that their reports are summed.
 pub struct Stations {
     parts: Parts,
     queues: Vec<Box<dyn Aqm<Packet>>>,

@@ -22,7 +22,7 @@ struct Held {
     due: Time,
 }
 
-/// See the module.
+/// Forwards every Nth pure ACK of a connection and drops the others.
 pub struct Thin {
     /// One of so many goes on.
     one_of: u32,

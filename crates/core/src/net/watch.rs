@@ -36,7 +36,7 @@ fn key(pkt: &Packet) -> Key {
     (pkt.flow, pkt.is_ack(), pkt.seq, pkt.stamp)
 }
 
-/// See the module.
+/// The events of each packet at a link.
 #[derive(Debug, Default)]
 pub struct Watch {
     events: Vec<PacketEvent>,

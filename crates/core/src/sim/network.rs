@@ -53,7 +53,7 @@ struct Shared {
     air: Option<Air>,
 }
 
-/// See the module.
+/// The elements between the hosts, in the order in which packets meet them.
 pub struct Network {
     stations: Vec<Station>,
     clusters: Vec<Cluster>,

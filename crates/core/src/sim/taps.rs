@@ -7,8 +7,8 @@ use crate::packet::Packet;
 use crate::sack::{Blocks, SackStore};
 use crate::time::Time;
 
-/// See the module. The ends of flows do not run together, so packets are shown when all ends have reached the
-/// same time.
+/// Shows a tap the packets of all ends in the order of time. Ends do not run together, so a packet is shown when all ends have
+/// reached its time.
 pub struct Taps<T> {
     tap: T,
     seen: Vec<(Time, End, Packet, Blocks)>,

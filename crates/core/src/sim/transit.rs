@@ -108,7 +108,7 @@ fn place_of(pkt: &Packet) -> (usize, usize) {
     (pkt.group.number.into(), pkt.is_ack().into())
 }
 
-/// See the module.
+/// What carries packets from sender to receiver: the network, each flow's path, and the scheduled changes.
 pub struct Transit {
     network: Network,
     /// Of each flow group, there and back.

@@ -78,7 +78,7 @@ struct Entry {
     known: Known,
 }
 
-/// See the module.
+/// The RTP packets whose fate is not known yet.
 #[derive(Clone, Debug)]
 pub struct History {
     entries: VecDeque<Entry>,

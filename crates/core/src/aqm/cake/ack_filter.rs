@@ -59,9 +59,9 @@ impl AckFilter {
                 continue;
             }
             match compare(sacks.of(&old), old.number, sacks.of(&new)) {
-                Said::More => continue,
-                Said::Same if old.number == new.number => continue,
-                Said::Same | Said::Less => {}
+                SackChange::More => continue,
+                SackChange::Same if old.number == new.number => continue,
+                SackChange::Same | SackChange::Less => {}
             }
             if let Some((first, _)) = found {
                 return Some(first);
@@ -81,7 +81,7 @@ fn after(a: u32, b: u32) -> bool {
 
 /// Compares the SACK blocks of an older ACK with those of a newer one.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-enum Said {
+enum SackChange {
     Less,
     Same,
     /// They contain something that the newer one lacks.
@@ -89,7 +89,7 @@ enum Said {
 }
 
 /// `number`: what the older one acknowledges.
-fn compare(old: &[Block], number: u32, new: &[Block]) -> Said {
+fn compare(old: &[Block], number: u32, new: &[Block]) -> SackChange {
     let length = |blocks: &[Block]| blocks.iter().map(|b| b.end.wrapping_sub(b.start)).sum::<u32>();
     let is_told = |old: &Block| {
         let holds = |new: &Block| !after(new.start, old.start) && !after(old.end, new.end);
@@ -97,10 +97,10 @@ fn compare(old: &[Block], number: u32, new: &[Block]) -> Said {
         !after(number, old.start) && new.iter().any(holds)
     };
     if !old.iter().all(is_told) {
-        Said::More
+        SackChange::More
     } else if length(new) > length(old) {
-        Said::Less
+        SackChange::Less
     } else {
-        Said::Same
+        SackChange::Same
     }
 }

@@ -98,17 +98,17 @@ pub struct Chance {
 
 /// Decisions by a [`Chance`].
 #[derive(Clone, Debug)]
-pub struct Dice {
+pub struct Bernoulli {
     probability: u32,
     numbers: Correlated,
 }
 
-impl Dice {
-    pub fn new(chance: Chance) -> Dice {
-        Dice { probability: chance.probability, numbers: Correlated::new(chance.correlation) }
+impl Bernoulli {
+    pub fn new(chance: Chance) -> Bernoulli {
+        Bernoulli { probability: chance.probability, numbers: Correlated::new(chance.correlation) }
     }
     /// Goes on with another chance; a correlation that stays knows its last number.
-    pub fn change(&mut self, to: Dice) {
+    pub fn change(&mut self, to: Bernoulli) {
         self.probability = to.probability;
         self.numbers.change(to.numbers);
     }
@@ -144,7 +144,7 @@ pub enum Loss {
 /// A [`Loss`] at work.
 #[derive(Clone, Debug)]
 pub enum LossChain {
-    Random(Dice),
+    Random(Bernoulli),
     State { model: Loss, state: u8 },
     GeModel { model: Loss, bad: bool },
 }
@@ -152,7 +152,7 @@ pub enum LossChain {
 impl LossChain {
     pub fn new(model: Loss) -> LossChain {
         match model {
-            Loss::Random(chance) => LossChain::Random(Dice::new(chance)),
+            Loss::Random(chance) => LossChain::Random(Bernoulli::new(chance)),
             Loss::State { .. } => LossChain::State { model, state: 1 },
             Loss::GeModel { .. } => LossChain::GeModel { model, bad: false },
         }

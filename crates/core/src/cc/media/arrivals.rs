@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use crate::time::{Span, Time};
 
-/// See the module.
+/// The rate of the packets that arrived within a window.
 #[derive(Clone, Debug)]
 pub struct Arrivals {
     window: Span,

@@ -139,7 +139,7 @@ impl MediaOptions for Options {
     }
 }
 
-/// See the module. Rates are bits per second, of whole IP packets.
+/// Google congestion control. Rates are bits per second, of whole IP packets.
 #[derive(Clone, Debug)]
 struct Gcc {
     options: Options,

@@ -72,7 +72,7 @@ impl MediaOptions for Options {
     }
 }
 
-/// See the module. Rates are bits per second, delays milliseconds.
+/// NADA. Rates are bits per second, delays milliseconds.
 #[derive(Clone, Debug)]
 struct Nada {
     options: Options,

@@ -44,7 +44,7 @@ impl MediaOptions for Options {
     }
 }
 
-/// See the module. Rates are bits per second.
+/// Prague for media. Rates are bits per second.
 #[derive(Clone, Debug)]
 struct Prague {
     part: f64,

@@ -181,7 +181,7 @@ impl MediaOptions for Options {
     }
 }
 
-/// See the module. Times are seconds, sizes bytes, rates bits per second.
+/// SCReAM as the draft has it. Times are seconds, sizes bytes, rates bits per second.
 #[derive(Clone, Debug)]
 struct Scream {
     options: Options,

@@ -58,7 +58,7 @@ impl Lg {
     }
 }
 
-/// See the module.
+/// Prague's detector of a queue that marks classic flows and L4S flows alike.
 #[derive(Clone, Debug)]
 pub struct Detector {
     fallback: Fallback,

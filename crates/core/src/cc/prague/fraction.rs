@@ -5,7 +5,7 @@
 pub const WINDOW_BITS: u32 = 20;
 pub const ONE_SEGMENT: u64 = 1 << WINDOW_BITS;
 
-/// See the module.
+/// What a version of Prague does with less than a segment of window.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Fraction {
     /// 0.5: growth and cuts take TCP's whole window; what is less than a segment waits.

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::{MediumKind, Place, Subscribers};
 use crate::aqm::Grants;
-use crate::net::air::{Burst, Division, Way, What};
+use crate::net::air::{Burst, BurstKind, Division, Way};
 use crate::net::medium::{Medium, Sides};
 use crate::net::parts::{Parts, Stages};
 use crate::packet::Packet;
@@ -434,8 +434,10 @@ impl Docsis {
             self.flows[flow].asked += bytes;
             self.counts.requested += bytes;
             self.requests.push_back((now + self.config.request_delay(), flow, bytes));
-            sides
-                .show(|| Burst { bytes, ..Burst::new(What::Requested, (now, now), Way::Up, flow) });
+            sides.show(|| Burst {
+                bytes,
+                ..Burst::new(BurstKind::Requested, (now, now), Way::Up, flow)
+            });
         }
     }
 
@@ -470,7 +472,7 @@ impl Docsis {
             packets,
             bytes: granted,
             unused,
-            ..Burst::new(What::Granted, (begin, begin + Span(length)), Way::Up, flow)
+            ..Burst::new(BurstKind::Granted, (begin, begin + Span(length)), Way::Up, flow)
                 .of(first.as_ref())
         });
         // What was granted and not used is not charged.

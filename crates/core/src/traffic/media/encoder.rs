@@ -52,7 +52,7 @@ pub struct KeyFrames {
     pub ratio: f64,
 }
 
-/// See the module.
+/// The sizes and times of a video encoder's frames.
 #[derive(Clone, Debug)]
 pub struct Encoder {
     model: Model,

@@ -104,7 +104,7 @@ impl Waiting {
     }
 }
 
-/// See the module.
+/// What both ends know of retransmitted packets and of parity packets.
 #[derive(Clone, Debug)]
 pub struct Repairs {
     with_parity: bool,

@@ -26,7 +26,7 @@ pub struct Offload {
     pub gro_ns: Option<u64>,
 }
 
-/// See the module.
+/// TCP that hands super-packets to its device and gets segments merged.
 pub(super) struct Offloading {
     tcp: Tcp,
     gso: bool,

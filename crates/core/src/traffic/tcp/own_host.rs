@@ -47,7 +47,7 @@ impl Sends for Writes<'_> {
     }
 }
 
-/// See the module. Its bursts are one packet each.
+/// TCP behind a queue in its own host. Its bursts are one packet each.
 pub(super) struct OnHost<'a, E>(pub &'a mut E, pub &'a mut Answers);
 
 impl<E: Sends> OnHost<'_, E> {

@@ -15,7 +15,7 @@ const INTERVAL: Span = Span::from_millis(1);
 /// Pieces that the socket holds.
 const HELD: u64 = 2;
 
-/// See the module.
+/// An application that writes at a constant rate.
 #[derive(Clone, Debug)]
 pub struct Writer {
     bps: u64,

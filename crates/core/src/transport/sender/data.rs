@@ -5,7 +5,7 @@ use crate::time::Time;
 use crate::transport::send_queue::SendQueue;
 use crate::transport::stream::Stream;
 
-/// See the module.
+/// What the application has written and TCP has not sent.
 pub struct Data {
     /// Payload not yet sent; of an endless transfer more than a run can send.
     pub left: u64,

@@ -4,7 +4,7 @@ use crate::packet::{Flags, Packet, TcpBits};
 use crate::transport::ecn::{self, AccEcnSender, EcnMode};
 use crate::transport::scoreboard::AckOutcome;
 
-/// See the module.
+/// What the sender knows of ECN: the negotiated mode, and the marks that the peer reported.
 #[derive(Clone, Debug, Default)]
 pub struct EcnState {
     pub mode: EcnMode,

@@ -18,7 +18,7 @@ const BURST_SHIFT: u32 = 10;
 const BURST_MAX_BYTES: u64 = GSO_MAX_BYTES;
 const BURST_RTT_SHIFT: u32 = 9;
 
-/// See the module.
+/// When the next segment may leave.
 #[derive(Clone, Debug)]
 pub struct Pacing {
     /// Segments leave at the pacing rate rather than when ACKs arrive.

@@ -39,7 +39,7 @@ struct Piece {
     truesize: u64,
 }
 
-/// See the module.
+/// The bytes of one socket that wait in the host's queue (TCP small queues).
 #[derive(Clone, Debug, Default)]
 pub struct SmallQueue {
     waiting: VecDeque<Piece>,

@@ -75,7 +75,7 @@ def check_head(name: str, head: bytes, dtype: np.dtype[Any]) -> None:
         )
 
 
-class Told(TypedDict, total=False):
+class QdiscState(TypedDict, total=False):
     """The fields of `tc -s -j qdisc show` that are read by name. Counters are added to them."""
 
     kind: str
@@ -87,18 +87,18 @@ class Told(TypedDict, total=False):
     options: dict[str, float]
 
 
-Output = list[Told]
+Output = list[QdiscState]
 
 
-def count_of(told: Told, *names: str) -> int | None:
+def count_of(told: QdiscState, *names: str) -> int | None:
     """The first of these counters that it has; None where it has none."""
     counters: Mapping[str, object] = told
     return next((found for name in names if isinstance(found := counters.get(name), int)), None)
 
 
-def queue_under_test(output: Output) -> Told:
+def queue_under_test(output: Output) -> QdiscState:
     """The qdisc below the shaper in one output of `tc -s -j qdisc show`."""
-    return next((entry for entry in output if entry.get("parent") == "1:1"), Told())
+    return next((entry for entry in output if entry.get("parent") == "1:1"), QdiscState())
 
 
 class Call(NamedTuple):

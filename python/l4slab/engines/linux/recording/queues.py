@@ -13,8 +13,8 @@ from l4slab.engines.linux.recording.observed import (
     Array,
     Link,
     Observed,
+    QdiscState,
     Span,
-    Told,
     count_of,
     distribution,
     in_window,
@@ -28,7 +28,7 @@ OVERFLOWS: dict[str, str] = {
 }
 
 
-def gains(states: Iterable[tuple[int, Told]], key: str | Mapping[str, str]) -> dict[int, int | None]:
+def gains(states: Iterable[tuple[int, QdiscState]], key: str | Mapping[str, str]) -> dict[int, int | None]:
     """By time of the sample, how much a counter of `tc` grew since the one before; `key`: its name, or that by qdisc.
 
     None where the qdisc has no such counter. A new qdisc has a new handle and counts from zero; what the old one

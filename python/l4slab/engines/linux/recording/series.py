@@ -8,7 +8,16 @@ from l4slab.base.values import Cell, Row
 from l4slab.engines.linux.flows import Flow
 from l4slab.engines.linux.recording import controllers, qlogs
 from l4slab.engines.linux.recording.flows import active, delivered_of, sent_with_ce
-from l4slab.engines.linux.recording.observed import CE, FIFOS, Array, Link, Observed, Told, payload_of, queue_under_test
+from l4slab.engines.linux.recording.observed import (
+    CE,
+    FIFOS,
+    Array,
+    Link,
+    Observed,
+    QdiscState,
+    payload_of,
+    queue_under_test,
+)
 from l4slab.engines.linux.recording.queues import OVERFLOWS, gains
 
 # Of a flow or a queue: a value per step, or the same for all of them.
@@ -131,7 +140,7 @@ def _backlog_at(link: Link, which: Array, steps: Array) -> list[float | None]:
     return [float(backlog[index - 1]) if index else 0.0 for index in at]
 
 
-def _overflows(link: Link, states: list[Told], steps: Array) -> list[float | None]:
+def _overflows(link: Link, states: list[QdiscState], steps: Array) -> list[float | None]:
     """Drops of full queues within each step, as far as `tc` tells them apart."""
     of_core = _binned(link.dropped_ns[link.overflowed], None, steps)
     if link.tells_drops:
@@ -146,7 +155,7 @@ def _overflows(link: Link, states: list[Told], steps: Array) -> list[float | Non
 _PROBABILITIES = ("p_prime", "p_c", "p_l_coupled", "p_l_native", "p_l", "credit_bytes")
 
 
-def _probabilities(state: Told, step_marks: int | None, low_packets: float) -> dict[str, float]:
+def _probabilities(state: QdiscState, step_marks: int | None, low_packets: float) -> dict[str, float]:
     """A controller's probabilities from what `tc` says of it; see `docs/results.md`."""
     prob = state.get("prob")
     if prob is None or step_marks is None:

@@ -79,7 +79,7 @@ impl Channel {
     }
 }
 
-/// See the module.
+/// The estimate of the rate that losses allow.
 #[derive(Clone, Debug)]
 pub struct LossBound {
     rule: LossRule,

@@ -32,7 +32,7 @@ struct Arrived {
     first_came_bytes: f64,
 }
 
-/// See the module. Rates are bits per second.
+/// Probing clusters. Rates are bits per second.
 #[derive(Clone, Debug)]
 pub struct Probes {
     /// Rates that are still to be tried, and the cluster that is on its way: number, rate, packets, since when.

@@ -18,7 +18,7 @@ const OVERFULL: (f64, f64) = (1.5, 0.9);
 const GROWTH: f64 = 1.05;
 const EMPTY: f64 = 0.1;
 
-/// See the module.
+/// Frames that are not encoded while too much is in flight.
 #[derive(Clone, Debug)]
 pub struct Skipping {
     rtts: VecDeque<Span>,

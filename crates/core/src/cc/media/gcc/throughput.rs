@@ -21,7 +21,7 @@ struct Packet {
     bytes: f64,
 }
 
-/// See the module.
+/// The rate at which acknowledged packets arrived.
 #[derive(Clone, Debug)]
 pub struct Throughput {
     window: Span,

@@ -58,7 +58,7 @@ const SLEEPS_LESS: Span = Span::from_micros(100);
 /// Packets after which one that nobody reported is lost.
 pub const LOST_AFTER: u32 = 512;
 
-/// See the module. Times are seconds, sizes bytes of RTP packets, rates bits per second.
+/// SCReAM as in Ericsson's program. Times are seconds, sizes bytes of RTP packets, rates bits per second.
 #[derive(Clone, Debug)]
 pub struct Ericsson {
     options: Options,

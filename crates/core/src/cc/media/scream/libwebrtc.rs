@@ -48,7 +48,7 @@ const PAUSE: Span = Span::from_millis(500);
 const FULL: f64 = 1200.0;
 const HEADER: f64 = 22.0;
 
-/// See the module. Times are seconds, sizes bytes, rates bits per second.
+/// SCReAM as in libwebrtc. Times are seconds, sizes bytes, rates bits per second.
 #[derive(Clone, Debug)]
 pub struct Libwebrtc {
     options: Options,

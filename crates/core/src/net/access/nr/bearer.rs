@@ -37,7 +37,7 @@ struct Inside {
     given_up: Option<Time>,
 }
 
-/// See the module.
+/// A user's packets between queue and delivery: segments, HARQ repeats and reordering.
 pub(super) struct Bearer {
     way: Way,
     user: usize,

@@ -10,7 +10,7 @@ use super::{NrConfig, Scheduler};
 use crate::aqm::lens::Earliest;
 use crate::math;
 use crate::net::access::Place;
-use crate::net::air::{Burst, Division, WAYS, Way, What};
+use crate::net::air::{Burst, BurstKind, Division, WAYS, Way};
 use crate::net::medium::{Medium, Sides};
 use crate::packet::Packet;
 use crate::probe::Gauges;
@@ -350,7 +350,7 @@ impl Cell {
             again: block.tries - 1,
             failed: u32::from(is_lost),
             bytes: block.bytes,
-            ..Burst::new(What::Sent, (now, now + length), way, block.user)
+            ..Burst::new(BurstKind::Sent, (now, now + length), way, block.user)
                 .of(user.bearers[way as usize].packet(block.first))
         });
         if is_lost && (block.tries <= MOST_REPEATED || !config.unacknowledged) {
@@ -482,7 +482,7 @@ impl Cell {
                 sides.show(|| Burst {
                     bytes: granted,
                     unused: granted,
-                    ..Burst::new(What::Granted, (now, now + length), Way::Up, number)
+                    ..Burst::new(BurstKind::Granted, (now, now + length), Way::Up, number)
                 });
             }
         }

@@ -8,7 +8,7 @@ use super::driver::{self, Aggregate, Drivers, Held};
 use super::phy::{self, Modulation};
 use super::{Edca, Scheduler, WifiConfig};
 use crate::net::access::Place;
-use crate::net::air::{Burst, Way, What};
+use crate::net::air::{Burst, BurstKind, Way};
 use crate::net::medium::{Medium, Sides};
 use crate::net::parts::{BE, CATEGORIES, Stages, VI, VO};
 use crate::packet::Packet;
@@ -547,8 +547,8 @@ impl Cell {
     /// What who watches is told of a PPDU.
     fn burst(&self, now: Time, ppdu: &Ppdu, is_collision: bool) -> Burst {
         let (what, length) = match is_collision {
-            true => (What::Collided, ppdu.first),
-            false => (What::Sent, ppdu.data + ppdu.response),
+            true => (BurstKind::Collided, ppdu.first),
+            false => (BurstKind::Sent, ppdu.data + ppdu.response),
         };
         let way = self.contenders[ppdu.contender].way;
         let again = ppdu.mpdus.iter().filter(|mpdu| mpdu.tries > 0).count();
