@@ -214,7 +214,7 @@ def test_a_mistake_is_a_sentence(name: str) -> None:
 
 def test_the_signature_names_the_keys() -> None:
     link = {"rate", "rate_trace", "trace_repeat", "medium", "qdisc", "qdisc_up", "station"}
-    link |= {"burst", "classes", "filter", "on_host"}
+    link |= {"burst", "classes", "filter", "on_host", "policer"}
     assert link == set(inspect.signature(l4slab.Link).parameters) - {"unnamed"}
     assert {"title", "duration", "links", "flows", "sweep", "claims"} <= set(
         inspect.signature(l4slab.Experiment).parameters
