@@ -13,7 +13,7 @@ from l4slab.base.errors import InputError
 from l4slab.base.progress import Told
 from l4slab.engines.linux import kernels
 from l4slab.engines.linux.tools import TOOLS, BuildError, do, missing
-from l4slab.tools.kerneltests import KernelTest
+from l4slab.tools.kerneltests import Ended, Judged, KernelTest, by_status
 
 SUFFIX = ".pkt"
 PROGRAM = "packetdrill"
@@ -39,7 +39,13 @@ def tests(file: Path, group: str, program: Path) -> Iterator[KernelTest]:
     for version in dict.fromkeys(asked or VERSIONS):
         words = [str(program), f"--ip_version={version}", *VERSIONS[version].split(), file.name]
         script = f"cd {shlex.quote(str(file.parent))} && exec {shlex.join(words)}"
-        yield KernelTest(group, f"{file.stem} {version}", script, _LIMIT_S)
+        yield KernelTest(group, f"{file.stem} {version}", script, _LIMIT_S, _judge)
+
+
+def _judge(ended: Ended) -> Judged:
+    """The place in the script comes first, and what was seen there after it."""
+    where = next((line for line in ended.said.splitlines() if re.match(rf"\S+\{SUFFIX}:\d*", line)), None)
+    return by_status(ended) if where is None or ended.status == 0 else Judged("fail", where)
 
 
 def find(source: Path | None, told: Told) -> Path:
