@@ -88,5 +88,10 @@ def test_drops_are_told_apart(describe: Describe) -> None:
 @pytest.mark.parametrize("flow", ["cbr", "bbr", "cubic"])
 def test_the_kernel_gives_as_much(describe: Describe, flow: str, burst: str) -> None:
     text = LINK.format(burst) + (CBR if flow == "cbr" else TCP.format(flow))
-    run = canonical_json({**describe(text), "duration_ns": 60 * 10**9, "warmup_ns": 5 * 10**9})
-    assert goodput(SimEngine().execute(run)) == pytest.approx(goodput(LinuxEngine().execute(run)), rel=0.03)
+    found: dict[str, float] = {"sim": 0.0, "linux": 0.0}
+    # With a small bucket a few losses decide about CUBIC, and one seed differs from the next by 8 %.
+    for seed in range(1, 5 if flow == "cubic" else 2):
+        run = canonical_json({**describe(text), "seed": seed, "duration_ns": 60 * 10**9, "warmup_ns": 5 * 10**9})
+        found["sim"] += goodput(SimEngine().execute(run))
+        found["linux"] += goodput(LinuxEngine().execute(run))
+    assert found["sim"] == pytest.approx(found["linux"], rel=0.03)
