@@ -436,17 +436,18 @@ impl Cell {
     fn serve_up(&mut self, now: Time, slot: u64, mut room: f64, sides: &mut Sides) -> f64 {
         for number in 0..self.users.len() {
             let user = &mut self.users[number];
-            let is_asked = user.asked.is_some_and(|asked| asked <= slot);
-            let bytes = match is_asked {
-                true => user.config.prescheduled.max(user.config.sr_grant),
-                false => user.config.prescheduled,
+            let asked = user.asked.take_if(|asked| *asked <= slot);
+            let bytes = match asked {
+                Some(_) => user.config.prescheduled.max(user.config.sr_grant),
+                None => user.config.prescheduled,
             };
-            if bytes == 0 || user.is_absent(now) {
-                continue;
-            }
-            let taken = self.grant(now, number, bytes.into(), room, sides);
-            if taken > 0.0 && is_asked {
-                self.users[number].asked = None;
+            let is_absent = user.is_absent(now);
+            let taken = match bytes == 0 || is_absent {
+                true => 0.0,
+                false => self.grant(now, number, bytes.into(), room, sides),
+            };
+            if taken == 0.0 && asked.is_some() {
+                self.users[number].asked = asked;
             }
             room -= taken;
         }
@@ -496,7 +497,7 @@ impl Cell {
         Some(self.from(Way::Up, decided + u64::from(self.config.k2)))
     }
     /// The slot, from that one on, in which a user reports next if nobody else sends.
-    fn reports(&self, next: u64, number: usize) -> Option<u64> {
+    fn next_report(&self, next: u64, number: usize) -> Option<u64> {
         let again = self.ways[1].again.iter().filter(|(_, block)| block.user == number);
         let repeated = again.map(|((at, _), _)| self.since(*at)).min();
         let slots = [self.users[number].asked, self.told(number), repeated];
@@ -505,7 +506,7 @@ impl Cell {
     }
     /// A report has failed: what it would have told can be granted on the next one that arrives.
     fn put_off(&mut self, next: u64, number: usize) {
-        if let Some(slot) = self.reports(next, number) {
+        if let Some(slot) = self.next_report(next, number) {
             let earliest = self.begins(self.granted(slot));
             let user = &mut self.users[number];
             user.untold.iter().for_each(|packets| packets.put_off(earliest));
@@ -520,7 +521,7 @@ impl Cell {
         if !self.is_prescheduled(number) {
             self.ask(now, number);
         }
-        let slot = match self.reports(next, number) {
+        let slot = match self.next_report(next, number) {
             _ if fits => next,
             // The grant that answers a request carries the first bytes, and the report.
             Some(slot) if before == 0 && self.users[number].asked == Some(slot) => slot,
