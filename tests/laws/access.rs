@@ -1123,14 +1123,16 @@ fn docsis_does_not_mark_the_wait_for_grants() {
     assert_eq!(run("docsis", "docsis_ll", "home", 190.0), (0, 0.0));
 }
 
-/// Each proactive grant is one to ask with: where each frame brings new packets and has a grant, each frame has a request.
+/// Each proactive grant is one to ask with: where each frame brings new packets and has a grant, there is a request for each.
 #[test]
 fn docsis_asks_once_per_grant() {
     let words = "docsis ggr 20mbit ggi 135us";
     let home = medium(lab(2.0, 0.0), words, "docsis_ll noqprotect", json!({}));
     let samples = watched(&low_latency(cbr(home, "low", 40.0, 300, "home.up")), 1);
-    let requests = numbers(&samples["air"][0]["what"]).iter().filter(|what| **what == 2.0).count();
-    agrees("requests in a second", requests as f64, 1.0 / 135e-6, 0.02);
+    let bursts = numbers(&samples["air"][0]["what"]);
+    let requests = bursts.iter().filter(|what| **what == 2.0).count();
+    assert!(bursts.len() > 1000, "{} bursts", bursts.len());
+    agrees("requests for a grant", requests as f64, (bursts.len() - requests) as f64, 0.02);
 }
 
 /// One user in FDD without errors: the rate of the formula. A packet waits for its slot on average half a slot with FDD, and
