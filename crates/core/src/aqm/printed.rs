@@ -30,6 +30,8 @@ pub fn as_read(text: &str) -> Cow<'_, str> {
     let options = match kind {
         "pfifo_fast" => options.replace(BANDS, ""),
         "fq" => options.replace(BANDS, "").replace(WEIGHTS, ""),
+        // The default, which tc takes without its keyword.
+        "cake" => options.replace("bandwidth unlimited", ""),
         _ => options,
     };
     let mut plain = vec![Cow::from(kind)];
@@ -121,6 +123,7 @@ mod tests {
             );
         }
         assert_eq!(as_read("qdisc mq 0: dev eth0 root"), "mq");
+        assert_eq!(as_read("qdisc cake 2: root bandwidth unlimited nat"), "cake nat");
         assert_eq!(
             as_read("dualpi2 8001: root limit 10000p min_qlen_step 0p memlimit 30280000B"),
             "dualpi2 limit 10000 min_qlen_step 0 memlimit 30280000"
