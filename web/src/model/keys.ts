@@ -190,12 +190,14 @@ export const NOT_HELD: Readonly<Record<string, Readonly<Record<string, { field?:
     class: { field: "classes", instead: "links with classes run with l4slab run" },
     filter: { field: "filters", instead: "links with classes run with l4slab run" },
     on_host: { field: "on_host", instead: "a queue behind the host is used" },
+    policer: { field: "policer", instead: "nothing is policed" },
   },
   impair: {
     in_order: { instead: "its netem has a rate" },
     ack_thinning: { field: "ack_thinning", instead: "every ACK arrives" },
     ack_wait: { field: "ack_wait_ns", instead: "every ACK arrives" },
   },
+  at_link: { policer: { field: "policer", instead: "such changes are left out" } },
   at_impair: { netem: { instead: "such changes are left out" } },
   flow: { ...NOT_HELD_OF_FLOWS, ...NOT_HELD_OF_TCP },
 };
