@@ -40,6 +40,7 @@ VALUES: dict[str, Any] = {
     "reaction": "100ms", "keyframe_interval": "200ms", "feedback_interval": "100ms", "audio": "20kbit",
     "medium": "leo", "qdisc_up": "pfifo", "station": "phone", "app_rate": "1Mbit", "gso": True, "gro": "50us",
     "app_block": "128KiB", "precision": "share +- 0.1", "repair": "nack", "setup": "100ms", "encoder": "vp8",
+    "policer": "rate 1mbit burst 20kb",
 }  # fmt: skip
 # Keys of a link that are tables.
 TABLES = ("class", "filter")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 from l4slab import Experiment, Flow, InputError, Link, gym
-from l4slab.gym.steps import Told, seen
+from l4slab.gym.steps import State, seen
 
 BOTTLENECK = {"bottleneck": Link(rate="20Mbit", qdisc="dualpi2")}
 MINE = Flow(name="mine", cc="prague", rtt="20ms")
@@ -97,7 +97,7 @@ def test_nothing_is_lost_when_parameters_change() -> None:
 
 
 def test_what_is_seen_of_a_step() -> None:
-    before, now = Told(100, 10, 0, 20_000, 20_000, 10), Told(110, 15, 5, 25_000, 20_000, 12)
+    before, now = State(100, 10, 0, 20_000, 20_000, 10), State(110, 15, 5, 25_000, 20_000, 12)
     told = seen(before, now, 20.0, 0.01)
     assert told == pytest.approx((0.25, 0.25, 0.5, 1 / 3, 1.0, 0.6, np.log2(20) / 11))
 
