@@ -1,6 +1,6 @@
 //! Policers (Linux `net/sched/act_police.c`, 7.2; words of iproute2's `tc/m_police.c`).
 //!
-//! One or two token buckets as in [`tbf`](super::tbf), without a queue: a packet that finds its tokens takes them and
+//! One or two token buckets as in [`tbf`], without a queue: a packet that finds its tokens takes them and
 //! passes at once, any other one exceeds the rate. So does a packet above `mtu` bytes. An offloaded packet takes the
 //! tokens of all its segments together, and only one segment counts for `mtu`.
 
