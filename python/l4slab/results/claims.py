@@ -10,9 +10,10 @@ In a claim, `flows`, `links` and the other tables of `metrics.TABLES` have the r
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
 
@@ -321,7 +322,9 @@ def evaluate(experiments: Sequence[Experiment], tables: Mapping[str, pl.DataFram
             show_experiment(connection, experiment)
             names = _names(experiments if experiment.is_study else [experiment])
             for claim in experiment.tables(Claim):
-                verdict, evidence = _verdict(connection, claim)
+                verdict, evidence = _verdict(
+                    connection, claim, partial(_refutes_nothing, connection, experiment, claim)
+                )
                 if verdict in ("fails", "undecided") and (hint := unmatched(claim.sql, names)) is not None:
                     evidence[HINT] = hint
                 rows.append(
@@ -351,7 +354,20 @@ def _names(experiments: Iterable[Experiment]) -> dict[str, list[str]]:
     return {name: list(dict.fromkeys(texts)) for name, texts in names.items()}
 
 
-def _verdict(connection: duckdb.DuckDBPyConnection, claim: Claim) -> tuple[str, Keys]:
+def _refutes_nothing(connection: duckdb.DuckDBPyConnection, experiment: Experiment, claim: Claim) -> bool:
+    """Whether a claim fails without any rows, too: in SQL, NULL AND false is false, so a count of rows that are not
+    there seems to refute it.
+    """
+    for table in metrics.TABLES:
+        connection.execute(f"create or replace temp view {table} as select * from all_{table} where false")
+    rows = connection.execute(claim.sql).fetchmany(2)
+    show_experiment(connection, experiment)
+    return len(rows) == 1 and rows[0][0] is False
+
+
+def _verdict(
+    connection: duckdb.DuckDBPyConnection, claim: Claim, refutes_nothing: Callable[[], bool]
+) -> tuple[str, Keys]:
     import duckdb
 
     try:
@@ -369,8 +385,7 @@ def _verdict(connection: duckdb.DuckDBPyConnection, claim: Claim) -> tuple[str, 
     match rows[0][0]:
         case None:
             return "undecided", evidence
-        case False if claim.kind != "requirement" and evidence and set(evidence.values()) == {None}:
-            # In SQL, NULL AND false is false: a count of the rows refutes nothing where there are none.
+        case False if set(evidence.values()) == {None} and claim.kind != "requirement" and refutes_nothing():
             return "undecided", evidence
         case bool(holds):
             return ("holds" if holds else "fails"), evidence
