@@ -16,22 +16,13 @@ from l4slab.base.errors import InputError, suggest
 from l4slab.base.packaged import about, comparisons, studies
 from l4slab.cli import options, parameters, schema, terminal
 
-_KINDS = (
-    "qdiscs",
-    "policers",
-    "controllers",
-    "media-controllers",
-    "media",
-    "traffic",
-    "stacks",
-    "studies",
-    "comparisons",
-)
 Entry = Mapping[str, Any]
 
 
 @click.command("list")
-@click.argument("what", required=False, metavar=f"[{'|'.join(_KINDS)}|NAME]", shell_complete=options.listed_names)
+@click.argument(
+    "what", required=False, metavar=f"[{'|'.join(options.LISTED)}|NAME]", shell_complete=options.listed_names
+)
 @click.option("--markdown", is_flag=True, help="Queues and controllers with all parameters, as Markdown.")
 @options.as_json
 def list_(what: str | None, markdown: bool, as_json: bool) -> int:
@@ -52,7 +43,7 @@ def list_(what: str | None, markdown: bool, as_json: bool) -> int:
         named = {kind: [one for one in entries if one["name"] == what] for kind, entries in everything.items()}
         kinds = {kind: entries for kind, entries in named.items() if entries}
         if not kinds:
-            names = [*_KINDS, *(entry["name"] for entries in everything.values() for entry in entries)]
+            names = [*options.LISTED, *(entry["name"] for entries in everything.values() for entry in entries)]
             raise click.UsageError(f"cannot list {what}; {_known(str(what), names)}")
     if as_json:
         terminal.as_json(kinds)
@@ -60,7 +51,12 @@ def list_(what: str | None, markdown: bool, as_json: bool) -> int:
     for number, (kind, entries) in enumerate(kinds.items()):
         if number:
             terminal.say("")
-        _show(kind, entries, in_full=what not in (None, "studies", "comparisons"), alone=what not in (None, *_KINDS))
+        _show(
+            kind,
+            entries,
+            in_full=what not in (None, "studies", "comparisons"),
+            alone=what not in (None, *options.LISTED),
+        )
     return 0
 
 
@@ -75,7 +71,7 @@ def _of_file(what: str) -> Mapping[str, Sequence[Entry]]:
 
 def _known(what: str, names: list[str]) -> str:
     remedy = suggest(what, names)
-    return remedy if remedy.startswith("did") else f'"l4slab list" shows the names, or give {", ".join(_KINDS)}'
+    return remedy if remedy.startswith("did") else f'"l4slab list" shows the names, or give {", ".join(options.LISTED)}'
 
 
 def _everything(what: str | None) -> Mapping[str, Sequence[Entry]]:

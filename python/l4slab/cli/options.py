@@ -14,6 +14,19 @@ from l4slab.base.packaged import comparisons, studies
 from l4slab.cli import terminal
 from l4slab.engines.registry import DEFAULT, ENGINES, engines, folder_name
 
+# What `l4slab list` has lists of.
+LISTED = (
+    "qdiscs",
+    "policers",
+    "controllers",
+    "media-controllers",
+    "media",
+    "traffic",
+    "stacks",
+    "studies",
+    "comparisons",
+)
+
 
 def engine_names(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
     """Completes the name of an engine."""
@@ -33,19 +46,7 @@ def comparison_names(_context: click.Context, _parameter: click.Parameter, incom
 
 def listed_names(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Completes the arguments of `l4slab list`."""
-    kinds = [
-        CompletionItem(name)
-        for name in (
-            "qdiscs",
-            "controllers",
-            "media-controllers",
-            "media",
-            "traffic",
-            "stacks",
-            "studies",
-            "comparisons",
-        )
-    ]
+    kinds = [CompletionItem(name) for name in LISTED]
     described = [
         CompletionItem(entry["name"], help=entry["summary"])
         for entry in (*_core.qdiscs(), *_core.trees(), *_core.controllers(), *_core.media_controllers())
