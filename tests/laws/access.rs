@@ -1366,12 +1366,18 @@ fn nr_uplink_counts_the_standing_queue() {
 }
 
 /// HARQ that repeats reports is no standing queue: `dualpi2` with a step of 1 ms does not mark half of what an uplink carries,
-/// but where several repetitions take the slots of a pattern at once.
+/// but where several repetitions take the slots of a pattern at once. A repetition takes the slot of new packets, which wait for
+/// the next one: in LTE for 1 ms, which the step must allow.
 #[test]
 fn nr_uplink_of_half_the_rate_is_not_marked() {
-    for words in ["nr", "nr 100MHz mcs-up 19", "nr 100MHz mcs-up 19 fdd"] {
+    for (words, queue) in [
+        ("nr", "dualpi2"),
+        ("nr 100MHz mcs-up 19", "dualpi2"),
+        ("nr 100MHz mcs-up 19 fdd", "dualpi2"),
+        ("nr lte", "dualpi2 step_thresh 2500us"),
+    ] {
         let mbps = 0.5 * access::parse(words).expect("words").rates()[1].bps() as f64 * 1e-6;
-        let home = medium(lab(20.0, 2.0), words, "dualpi2", json!({}));
+        let home = medium(lab(20.0, 2.0), words, queue, json!({}));
         let r = low_latency(cbr(home, "udp", mbps, 1200, "home.up")).run();
         let f = r.flow("udp");
         between(&format!("{words}: CE, %"), f.ce_pct.expect("packets"), 0.0, 0.1);
