@@ -189,6 +189,12 @@ def qdisc_as_read(text: str) -> str:
     Other text stays as it is.
     """
 
+def tc_rate(text: str) -> int:
+    """bit/s of a rate in tc's units. Raises ValueError with one sentence."""
+
+def tc_size(text: str) -> int:
+    """Bytes of a size in tc's units. Raises ValueError with one sentence."""
+
 def split_stab(text: str) -> tuple[str | None, str]:
     """The size table before the qdisc in the words of a link, without "stab" and with every parameter written out; None
     without. And the words of the qdisc. Raises ValueError with one sentence.

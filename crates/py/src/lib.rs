@@ -23,6 +23,7 @@ use l4slab_core::probe::{Series, Transfer};
 use l4slab_core::scenario::Run;
 use l4slab_core::sim::Simulation;
 use l4slab_core::sim::recording::Histogram;
+use l4slab_core::tc;
 use l4slab_core::time::{Span, Time};
 use l4slab_core::traffic::media::{SentFrame, experience_of};
 use l4slab_core::traffic::tcp::idle;
@@ -280,6 +281,20 @@ fn qdisc_as_read(text: &str) -> String {
     printed::as_read(text).into_owned()
 }
 
+/// bit/s of a rate in tc's units. A ValueError says that it is none.
+#[pyfunction]
+fn tc_rate(text: &str) -> PyResult<u64> {
+    let rate = tc::parse_rate(text).map(|rate| rate.bps());
+    rate.ok_or_else(|| PyValueError::new_err(format!("{text:?} is not a rate such as 10mbit")))
+}
+
+/// Bytes of a size in tc's units. A ValueError says that it is none.
+#[pyfunction]
+fn tc_size(text: &str) -> PyResult<u32> {
+    let size = tc::parse_size(text);
+    size.ok_or_else(|| PyValueError::new_err(format!("{text:?} is not a size such as 15k")))
+}
+
 /// The size table before the qdisc in the words of a link, without "stab" and with every parameter, and the words of
 /// the qdisc. A ValueError says what tc would refuse.
 #[pyfunction]
@@ -433,6 +448,8 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(canonical_qdisc, m)?)?;
     m.add_function(wrap_pyfunction!(qdisc_facts, m)?)?;
     m.add_function(wrap_pyfunction!(qdisc_as_read, m)?)?;
+    m.add_function(wrap_pyfunction!(tc_rate, m)?)?;
+    m.add_function(wrap_pyfunction!(tc_size, m)?)?;
     m.add_function(wrap_pyfunction!(split_stab, m)?)?;
     m.add_function(wrap_pyfunction!(policer, m)?)?;
     m.add_function(wrap_pyfunction!(canonical_policer, m)?)?;

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -12,33 +11,9 @@ from l4slab.base.units import RATE
 from l4slab.experimentfile.traffic import DSCP
 from l4slab.tools.importing.draft import CARD, PLAIN, Draft, Keys, Link
 
-_PER_SECOND = {"bit": 1, "bps": 8}
-_SCALE = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
-_SIZES = {"": 1, "b": 1, "k": 2**10, "kb": 2**10, "m": 2**20, "mb": 2**20, "g": 2**30, "gb": 2**30,
-          "kbit": 2**7, "mbit": 2**17, "gbit": 2**27}  # fmt: skip
-_NUMBER = re.compile(r"(\d+(?:\.\d+)?)([a-z]*)", re.IGNORECASE)
 _SHARED = ("mq", "mqprio", "multiq")
 _CODEPOINTS = ("not-ect", "ect1", "ect0", "ce")
 _ALL_ECN, _ALL_DSCP = 0x3, 0xFC
-
-
-def bits(text: str) -> int:
-    """bit/s of a rate in tc's units. Raises ValueError."""
-    found = _NUMBER.fullmatch(text)
-    unit = found[2].lower() if found else "?"
-    base = next((one for one in _PER_SECOND if unit.endswith(one)), "")
-    prefix = unit.removesuffix(base)
-    if found is None or prefix not in _SCALE:
-        raise ValueError(f"{text!r} is not a rate such as 10mbit")
-    return round(float(found[1]) * _SCALE[prefix] * _PER_SECOND.get(base, 1))
-
-
-def size(text: str) -> int:
-    """Bytes of a size in tc's units. Raises ValueError."""
-    found = _NUMBER.fullmatch(text.partition("/")[0])
-    if found is None or found[2].lower() not in _SIZES:
-        raise ValueError(f"{text!r} is not a size such as 15k")
-    return round(float(found[1]) * _SIZES[found[2].lower()])
 
 
 @dataclass
@@ -64,53 +39,53 @@ class Device:
         if "root" not in self.qdiscs:
             return
         handle, words = self.qdiscs["root"]
-        kind = words.split()[0]
-        if kind == "noqueue":
+        if words.split()[0] == "noqueue":
             draft.leave(self.name, "a device without a queue")
             return
         below = self._below(handle)
-        if kind in _SHARED:
+        if (kind := words.split()[0]) in _SHARED:
             # A card's queues have parents without a handle where the kernel made them.
             below = below or [of for parent, (_, of) in self.qdiscs.items() if parent.startswith(":")]
             words = below[0] if below else "pfifo_fast"
             draft.leave(f"{self.name}: {kind}", "a link has no queues of a network card; one of its qdiscs is here")
-            kind, below = words.split()[0], []
+            below = []
         link = draft.link(self.name)
         link.comments.append(f"{self.name}: {words}")
-        limit = rate
-        if kind == "netem" and below:
-            draft.impairs[draft.name_of(link)] = {
-                "netem": self._netem(words, draft), "before": draft.name_of(link)
-            }  # fmt: skip
-            link.comments.append("netem comes before its child, so it is the [impair] below")
-            words = below[0]
+        if words.startswith("netem"):
+            self._impair(draft, link, words)
+            link.comments.append(
+                "netem comes before its child, so it is the [impair] below" if below else "netem is the [impair] below"
+            )
+            words = below[0] if below else PLAIN
             handle = next((one for one, of in self.qdiscs.values() if of == words), handle)
-            kind, below = words.split()[0], self._below(handle)
-        if kind == "tbf" and below:
-            told = _values(words.split()[1:])
-            limit = RATE.text(bits(told.get("rate", rate)))
-            if "burst" in told:
-                link.keys["burst"] = f"{size(told['burst'])}B"
-            link.comments.append("tbf has a child: its rate and burst are the link's, and the child is the queue")
-            words = below[0]
-            kind = words.split()[0]
-        elif kind == "netem":
-            draft.impairs[draft.name_of(link)] = {
-                "netem": self._netem(words, draft), "before": draft.name_of(link)
-            }  # fmt: skip
-            link.comments.append("netem is the [impair] below")
-            words = PLAIN
-        elif kind in ("htb", "tbf") or (kind == "cake" and "bandwidth" in words.split()):
-            limit = CARD
-            link.comments.append(f"{kind} shapes; the rate is that of its network card")
-        else:
-            link.comments.append("tc does not say the device's rate; write the one of yours")
+            below = self._below(handle) if below else []
+        limit, words = self._limit(link, words, below, rate)
         link.keys = {"rate": limit, **link.keys}
-        if kind in [entry["name"] for entry in _core.trees()]:
+        if words.split()[0] in [entry["name"] for entry in _core.trees()]:
             self._tree(draft, link, words)
         else:
             link.keys["qdisc"] = draft.queue(words, self.name)
         draft.taken.append(f"{self.name} as link {draft.name_of(link)}")
+
+    def _limit(self, link: Link, words: str, below: list[str], rate: str) -> tuple[str, str]:
+        """The rate of the link, and the words of its queue, which is the child of a tbf that has one."""
+        kind = words.split()[0]
+        if kind == "tbf" and below:
+            told = _values(words.split()[1:])
+            if "burst" in told:
+                link.keys["burst"] = f"{_size(told['burst'])}B"
+            link.comments.append("tbf has a child: its rate and burst are the link's, and the child is the queue")
+            return RATE.text(_core.tc_rate(told.get("rate", rate))), below[0]
+        if kind in ("htb", "tbf") or (kind == "cake" and "bandwidth" in words.split()):
+            link.comments.append(f"{kind} shapes; the rate is that of its network card")
+            return CARD, words
+        link.comments.append("tc does not say the device's rate; write the one of yours")
+        return rate, words
+
+    def _impair(self, draft: Draft, link: Link, words: str) -> None:
+        netem = draft.queue(words, self.name)
+        netem = netem.removeprefix("netem").strip() if netem.startswith("netem") else "limit 1000"
+        draft.impairs[draft.name_of(link)] = {"netem": netem, "before": draft.name_of(link)}
 
     def _adopt(self, draft: Draft) -> None:
         """A qdisc whose parent nobody has described, as scripts that change a part of a tree have it."""
@@ -125,10 +100,6 @@ class Device:
         """The qdiscs of the classes of a qdisc."""
         major = handle.rstrip(":")
         return [words for parent, (_, words) in self.qdiscs.items() if parent.partition(":")[0] == major]
-
-    def _netem(self, words: str, draft: Draft) -> str:
-        queue = draft.queue(words, self.name)
-        return queue.removeprefix("netem").strip() if queue.startswith("netem") else "limit 1000"
 
     def _tree(self, draft: Draft, link: Link, words: str) -> None:
         stab, root = _core.split_stab(words)
@@ -197,11 +168,11 @@ class Device:
         values = _values(told)
         keys: Keys = {}
         try:
-            rate = bits(values["rate"])
+            rate = _core.tc_rate(values["rate"])
             keys["rate"] = RATE.text(rate)
             if "ceil" in values:
-                keys["ceil"] = RATE.text(max(bits(values["ceil"]), rate))
-            keys |= {one: f"{max(size(values[one]), 1)}B" for one in ("burst", "cburst", "quantum") if one in values}
+                keys["ceil"] = RATE.text(max(_core.tc_rate(values["ceil"]), rate))
+            keys |= {one: f"{max(_size(values[one]), 1)}B" for one in ("burst", "cburst", "quantum") if one in values}
             if "prio" in values:
                 keys["prio"] = min(int(values["prio"]), 7)
         except (KeyError, ValueError) as error:
@@ -253,6 +224,11 @@ class Device:
             link = draft.link(f"{self.name}_in", rate=CARD, qdisc=PLAIN, policer=policer)
             link.comments.append(f"what arrives at {self.name} is policed")
             draft.taken.append(f"the policer at the ingress of {self.name} as link {draft.name_of(link)}")
+
+
+def _size(text: str) -> int:
+    """Bytes, of a burst with its cell ("15k/8"), too."""
+    return _core.tc_size(text.partition("/")[0])
 
 
 def police_of(words: Sequence[str]) -> str | None:
