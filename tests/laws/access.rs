@@ -1008,6 +1008,25 @@ fn docsis_proactive_grants() {
     between("most, ms", most, 0.55, 0.5801);
 }
 
+/// A modem cannot tell an answer from what it is given without asking. It takes all of a MAP for answers and asks again, so at
+/// 47 of 50 Mb/s a grant of 96 B in each frame saves a third of the wait (docsis-ns3 with its requests corrected: 2.23 ms;
+/// without such grants 3.33 ms in both).
+#[test]
+fn docsis_takes_proactive_grants_for_answers() {
+    for (words, ms) in [("ggr 20mbit ggi 135us", 2.23), ("", 3.33)] {
+        let words = format!("docsis up 50mbit {words}");
+        let home = medium(lab(12.0, 0.0), words.trim(), "docsis_ll", json!({}));
+        let mut home = cbr(home, "udp", 47.0 * 1.042, 1028, "home.up");
+        home.0["flows"][0]["ecn"] = json!("ect1");
+        agrees(
+            &format!("{words}: mean delay, ms"),
+            mean(&delays(&home.run(), "home.up")),
+            ms,
+            0.02,
+        );
+    }
+}
+
 /// A packet into an idle modem: request, MAP, grant. Against a Monte Carlo of the same rules.
 #[test]
 fn docsis_best_effort() {

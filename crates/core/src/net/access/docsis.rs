@@ -149,10 +149,14 @@ impl DocsisConfig {
     fn interleaving(&self) -> Span {
         SYMBOL * (u64::from(self.interleaver) - 1)
     }
+    /// From a MAP's arrival at the modem to its interval.
+    fn modem_lead(&self) -> Span {
+        MODEM_MAP + self.frame() + SYMBOL
+    }
     /// From a MAP's making to its interval.
     fn map_lead(&self) -> Span {
-        let modem = MODEM_MAP + self.frame() + SYMBOL;
-        let least = modem + self.interleaving() + SYMBOL * 3 + self.one_way() + CMTS_MAP;
+        let least =
+            self.modem_lead() + self.interleaving() + SYMBOL * 3 + self.one_way() + CMTS_MAP;
         least.max(self.lead)
     }
     /// From a request's sending to the scheduler.
@@ -171,8 +175,10 @@ impl DocsisConfig {
 /// The next event of the upstream.
 enum Event {
     /// A part of a grant is prepared: in a frame that begins one frame later.
-    /// `asked`: bytes of a request that it answers; `usable`: that it may carry.
-    Grant { flow: usize, bytes: u64, asked: u64, usable: u64, begins_grant: bool },
+    /// `usable`: bytes that it may carry.
+    Grant { flow: usize, bytes: u64, usable: u64, begins_grant: bool },
+    /// A MAP with so many bytes for a flow is read.
+    Map { flow: usize, bytes: u64 },
     /// The modem may request.
     Opportunity { flow: usize },
 }
@@ -180,8 +186,10 @@ enum Event {
 /// A service flow upstream.
 #[derive(Default)]
 struct Flow {
-    /// The modem has asked for so many bytes that no grant has answered, the CMTS has requests for so many.
+    /// The modem has asked for so many bytes that no MAP has answered, has been granted so many that it has not sent
+    /// yet, and the CMTS has requests for so many.
     asked: u64,
+    granted: u64,
     wanted: u64,
     /// A packet that is sent in part, when it left the queue, when its first byte was sent, and bytes left.
     partial: Option<(Packet, Time, Time, u64)>,
@@ -303,54 +311,70 @@ impl Docsis {
             let (_, flow, bytes) = self.requests.pop_front().expect("it is there");
             self.flows[flow].wanted += bytes;
         }
-        let minislot = self.config.minislot_bytes();
-        let (length, frames) = (self.config.interval(), self.config.map_frames());
+        let length = self.config.interval();
         let begin = Time(length.0 * self.next_interval);
-        self.next_interval += 1;
         self.map = (begin + length).saturating_sub(self.config.map_lead());
-        // Proactive grants, by frame.
-        let mut proactive = vec![0_u64; frames as usize];
-        if self.config.ggr.bps() > 0 {
-            let ggi = self.config.grant_frames();
-            let bytes = u128::from(self.config.ggr.bps())
-                * u128::from(self.config.frame().0)
-                * u128::from(ggi);
-            let each = self.minislots(bytes.div_ceil(8_000_000_000) as u64).min(MINISLOTS);
-            let first = (self.next_interval - 1) * frames;
-            for (i, minislots) in proactive.iter_mut().enumerate() {
-                if (first + i as u64).is_multiple_of(ggi) {
-                    *minislots = each;
-                }
+        let proactive = self.proactive();
+        self.next_interval += 1;
+        let most = self.available(now);
+        let pieces = self.place(&proactive, most);
+        let has_proactive = proactive.iter().any(|minislots| *minislots > 0);
+        let minislot = self.config.minislot_bytes();
+        for flow in 0..self.flows.len() {
+            let of_flow: Vec<(u64, u64)> = pieces
+                .iter()
+                .filter(|((_, of), _)| *of == flow)
+                .map(|((frame, _), minislots)| (*frame, *minislots * minislot))
+                .collect();
+            if of_flow.is_empty() {
+                let at = begin + Span(self.opportunities.below(length.0));
+                self.plan(at, Event::Opportunity { flow });
+                continue;
             }
+            let is_proactive = has_proactive && flow == L;
+            self.announce(begin, flow, &of_flow, &proactive, is_proactive);
         }
-        let pgs: u64 = proactive.iter().sum();
-        // What the channel and the rates leave.
+    }
+    /// Minislots of each frame of the next interval that the low-latency flow gets without a request.
+    fn proactive(&self) -> Vec<u64> {
+        let (frames, every) = (self.config.map_frames(), self.config.grant_frames());
+        let bytes = u128::from(self.config.ggr.bps())
+            * u128::from(self.config.frame().0)
+            * u128::from(every);
+        let each = self.minislots(bytes.div_ceil(8_000_000_000) as u64).min(MINISLOTS);
+        let first = self.next_interval * frames;
+        (first..first + frames)
+            .map(|frame| if frame.is_multiple_of(every) { each } else { 0 })
+            .collect()
+    }
+    /// Minislots of an interval that other modems and the rates leave.
+    fn available(&mut self, now: Time) -> u64 {
+        let minislot = self.config.minislot_bytes();
+        let length = self.config.interval();
         let draw = 2.0 * self.congestion.unit() - 1.0;
         let load =
             self.config.load.bps() as f64 * (1.0 + draw * f64::from(self.config.vary) / 100.0);
         let loaded = (load * length.as_secs_f64() / 8.0 / minislot as f64) as u64;
-        let free = (MINISLOTS * frames).saturating_sub(loaded);
+        let free = (MINISLOTS * self.config.map_frames()).saturating_sub(loaded);
         self.sustained.fill(now);
         let peak = self.config.up.bps() * u64::from(self.config.peak) / 100;
         let peak = Rate::from_bps(peak * INFLATION.0 / INFLATION.1).bytes_in(length);
         let tokens = (self.sustained.tokens.max(0) / BYTE) as u64;
-        let most = free.min(tokens.min(peak) / minislot);
+        free.min(tokens.min(peak) / minislot)
+    }
+    /// Minislots by frame and flow, of which an interval has `most` for requests.
+    fn place(&mut self, proactive: &[u64], most: u64) -> BTreeMap<(u64, usize), u64> {
+        let pgs: u64 = proactive.iter().sum();
         let (low, classic) = self.share(pgs, most);
-        // Where they are.
-        let mut grants: Vec<(u64, usize, u64)> = Vec::new();
-        let mut used = proactive.clone();
-        let mut place = |flow: usize, from: u64, mut wanted: u64, used: &mut [u64]| {
-            for frame in 0..used.len() as u64 {
-                let taken = &mut used[frame as usize];
-                let begin = if frame * MINISLOTS < from {
-                    (from - frame * MINISLOTS).min(MINISLOTS)
-                } else {
-                    0
-                };
-                *taken = (*taken).max(begin);
+        let mut pieces: BTreeMap<(u64, usize), u64> = BTreeMap::new();
+        let mut used = proactive.to_vec();
+        let mut place = |flow: usize, from: u64, mut wanted: u64| {
+            for (frame, taken) in used.iter_mut().enumerate() {
+                let frame = frame as u64;
+                *taken = (*taken).max(from.saturating_sub(frame * MINISLOTS).min(MINISLOTS));
                 let here = wanted.min(MINISLOTS - *taken);
                 if here > 0 {
-                    grants.push((frame, flow, here));
+                    *pieces.entry((frame, flow)).or_default() += here;
                     *taken += here;
                     wanted -= here;
                 }
@@ -359,50 +383,47 @@ impl Docsis {
         let (low_flow, classic_flow) = if self.flows.len() == 1 { (L, L) } else { (L, C) };
         let more = low.saturating_sub(pgs);
         if pgs > 0 {
-            place(low_flow, 0, more, &mut used);
-            place(classic_flow, 0, classic, &mut used);
+            place(low_flow, 0, more);
+            place(classic_flow, 0, classic);
         } else if more + classic > 0 {
-            let room = MINISLOTS * frames - (more + classic).min(MINISLOTS * frames);
-            let from = self.placement.below(room + 1);
-            place(low_flow, from, more, &mut used);
-            let from = from + more;
-            place(classic_flow, from, classic, &mut used);
+            let all = MINISLOTS * proactive.len() as u64;
+            let from = self.placement.below(all - (more + classic).min(all) + 1);
+            place(low_flow, from, more);
+            place(classic_flow, from + more, classic);
         }
         for (frame, minislots) in proactive.iter().enumerate().filter(|(_, n)| **n > 0) {
-            grants.push((frame as u64, L, *minislots));
+            *pieces.entry((frame as u64, L)).or_default() += *minislots;
         }
-        // Of one flow, what a frame has is one piece.
-        let mut pieces: BTreeMap<(u64, usize), u64> = BTreeMap::new();
-        for (frame, flow, minislots) in grants {
-            *pieces.entry((frame, flow)).or_default() += minislots;
-        }
-        let mut asked = Vec::new();
-        for flow in 0..self.flows.len() {
-            let of_flow: Vec<_> = pieces.iter().filter(|((_, f), _)| *f == flow).collect();
-            let bytes: u64 = of_flow.iter().map(|(_, n)| **n * minislot).sum();
-            // What a grant has beyond its request is not credited: the modem asks for the next packet all the same.
-            let answered = self.flows[flow].wanted.min(bytes);
-            self.flows[flow].wanted -= answered;
-            asked.push(answered);
-            self.sustained.take(bytes);
-            self.counts.granted += bytes;
-            if of_flow.is_empty() {
-                let at = begin + Span(self.opportunities.below(length.0));
-                self.plan(at, Event::Opportunity { flow });
-            }
-        }
-        let mut begun = vec![None; self.flows.len()];
-        for ((frame, flow), minislots) in pieces {
+        pieces
+    }
+    /// The MAP tells a flow its grants, which are bytes by frame.
+    fn announce(
+        &mut self,
+        begin: Time,
+        flow: usize,
+        grants: &[(u64, u64)],
+        proactive: &[u64],
+        is_proactive: bool,
+    ) {
+        let bytes: u64 = grants.iter().map(|(_, bytes)| *bytes).sum();
+        let mut answered = self.flows[flow].wanted.min(bytes);
+        self.flows[flow].wanted -= answered;
+        self.sustained.take(bytes);
+        self.counts.granted += bytes;
+        // A modem does not know what the CMTS grants without a request: it takes all of it for an answer. What a grant
+        // has beyond its request by rounding is not credited.
+        let credited = if is_proactive { bytes } else { answered };
+        let arrival = begin.saturating_sub(self.config.modem_lead());
+        self.plan(arrival, Event::Map { flow, bytes: credited });
+        let mut next = None;
+        for (frame, bytes) in grants.iter().copied() {
             // A proactive grant stands at the beginning of its frame, between what is granted before and after it.
-            let begins_grant = begun[flow] != Some(frame) || proactive[frame as usize] > 0;
-            begun[flow] = Some(frame + 1);
+            let begins_grant = next != Some(frame) || proactive[frame as usize] > 0;
+            next = Some(frame + 1);
             let at = (begin + self.config.frame() * frame).saturating_sub(self.config.frame());
-            let bytes = minislots * minislot;
-            let answered = asked[flow].min(bytes);
-            asked[flow] -= answered;
-            // The rest of the last minislot is lost, unless the CMTS grants without requests.
-            let usable = if flow == low_flow && pgs > 0 { bytes } else { answered };
-            self.plan(at, Event::Grant { flow, bytes, asked: answered, usable, begins_grant });
+            let usable = if is_proactive { bytes } else { answered.min(bytes) };
+            answered -= answered.min(bytes);
+            self.plan(at, Event::Grant { flow, bytes, usable, begins_grant });
         }
     }
 
@@ -429,7 +450,9 @@ impl Docsis {
 
     /// The modem asks for what it has not asked for yet.
     fn ask(&mut self, now: Time, flow: usize, sides: &mut Sides) {
-        let bytes = self.backlog(flow, sides).saturating_sub(self.flows[flow].asked);
+        let bytes = self
+            .backlog(flow, sides)
+            .saturating_sub(self.flows[flow].asked + self.flows[flow].granted);
         if bytes > 0 {
             self.flows[flow].asked += bytes;
             self.counts.requested += bytes;
@@ -514,9 +537,14 @@ impl Medium for Docsis {
         while let Some(event) = self.events.first_entry().filter(|first| first.key().0 <= now) {
             match event.remove() {
                 Event::Opportunity { flow } => self.ask(now, flow, sides),
-                Event::Grant { flow, bytes, asked, usable, begins_grant } => {
+                Event::Map { flow, bytes } => {
+                    let flow = &mut self.flows[flow];
+                    flow.asked = flow.asked.saturating_sub(bytes);
+                    flow.granted += bytes;
+                }
+                Event::Grant { flow, bytes, usable, begins_grant } => {
                     self.fill(now, flow, (bytes, usable), sides);
-                    self.flows[flow].asked -= asked;
+                    self.flows[flow].granted -= usable;
                     if begins_grant {
                         self.ask(now, flow, sides);
                     }
