@@ -927,61 +927,61 @@ impl Run {
             (None, None, Some(name)) => {
                 self.impair(name)?;
             }
-            (Some(link), None, None) => {
-                let spec = &self.links[self.link(link)?];
-                if c.rate_bps.is_some() && spec.rate_trace.is_some() {
-                    return wrong(format!("link \"{link}\" has the rates of its trace"));
-                }
-                if c.rate_bps.is_some() && self.medium_of(spec).is_some() {
-                    return wrong(format!("link \"{link}\" has the rates of its medium"));
-                }
-                if (c.medium.is_some() || !c.stations.is_empty()) && spec.medium.is_none() {
-                    return wrong(format!("link \"{link}\" has no medium that could change"));
-                }
-                if c.rate_bps == Some(0) {
-                    return wrong(format!("link \"{link}\": rate must be above 0"));
-                }
-                if c.rtt_ns.is_some() || c.count.is_some() || c.pause.is_some() {
-                    return wrong(format!("link \"{link}\" has a rate and a qdisc to change"));
-                }
-                if c.policer.is_some() && spec.policer.is_none() {
-                    return wrong(format!("link \"{link}\" has no policer that could change"));
-                }
-                let of_link = |e| ScenarioError(format!("link \"{link}\": {e}"));
-                match &spec.qdisc {
-                    Queue::One(_) if !c.classes.is_empty() => {
-                        return wrong(format!("link \"{link}\" has no classes that could change"));
-                    }
-                    Queue::Tree(_) if c.qdisc.is_some() => {
-                        let text =
-                            "has classes, whose rates and qdiscs change, and not what holds them";
-                        return wrong(format!("link \"{link}\" {text}"));
-                    }
-                    Queue::One(_) => {}
-                    Queue::Tree(tree) => {
-                        let mut checked = c.classes.iter().map(|class| tree.check_change(class));
-                        checked.try_for_each(|one| one.map_err(of_link))?;
-                    }
-                }
-            }
-            (None, Some(name), None) => {
-                let flow = &self.flows[self.group(name)?];
-                if c.qdisc.is_some() {
-                    return wrong(format!("flow \"{name}\" has no qdisc; a link has one"));
-                }
-                if c.rate_bps.is_some() && !flow.traffic.has_rate() {
-                    return wrong(format!("flow \"{name}\" has no rate that can change"));
-                }
-                if c.pause.is_some() && !flow.traffic.pauses() {
-                    return wrong(format!(
-                        "flow \"{name}\" cannot pause; media and TCP with a rate can"
-                    ));
-                }
-                if c.rate_bps == Some(0) {
-                    return wrong(format!("flow \"{name}\": rate must be above 0; use count = 0"));
-                }
-            }
+            (Some(link), None, None) => self.check_link_change(c, link)?,
+            (None, Some(flow), None) => self.check_flow_change(c, flow)?,
             _ => return wrong("a change is of a link, of a flow or of an impair, and names it"),
+        }
+        Ok(())
+    }
+
+    fn check_link_change(&self, c: &Change, link: &str) -> Result<(), ScenarioError> {
+        let spec = &self.links[self.link(link)?];
+        if c.rate_bps.is_some() && spec.rate_trace.is_some() {
+            return wrong(format!("link \"{link}\" has the rates of its trace"));
+        }
+        if c.rate_bps.is_some() && self.medium_of(spec).is_some() {
+            return wrong(format!("link \"{link}\" has the rates of its medium"));
+        }
+        if (c.medium.is_some() || !c.stations.is_empty()) && spec.medium.is_none() {
+            return wrong(format!("link \"{link}\" has no medium that could change"));
+        }
+        if c.rate_bps == Some(0) {
+            return wrong(format!("link \"{link}\": rate must be above 0"));
+        }
+        if c.rtt_ns.is_some() || c.count.is_some() || c.pause.is_some() {
+            return wrong(format!("link \"{link}\" has a rate and a qdisc to change"));
+        }
+        if c.policer.is_some() && spec.policer.is_none() {
+            return wrong(format!("link \"{link}\" has no policer that could change"));
+        }
+        match &spec.qdisc {
+            Queue::One(_) if !c.classes.is_empty() => {
+                wrong(format!("link \"{link}\" has no classes that could change"))
+            }
+            Queue::Tree(_) if c.qdisc.is_some() => wrong(format!(
+                "link \"{link}\" has classes, whose rates and qdiscs change, and not what holds them"
+            )),
+            Queue::One(_) => Ok(()),
+            Queue::Tree(tree) => {
+                let of_link = |e| ScenarioError(format!("link \"{link}\": {e}"));
+                c.classes.iter().try_for_each(|class| tree.check_change(class).map_err(of_link))
+            }
+        }
+    }
+
+    fn check_flow_change(&self, c: &Change, name: &str) -> Result<(), ScenarioError> {
+        let flow = &self.flows[self.group(name)?];
+        if c.qdisc.is_some() {
+            return wrong(format!("flow \"{name}\" has no qdisc; a link has one"));
+        }
+        if c.rate_bps.is_some() && !flow.traffic.has_rate() {
+            return wrong(format!("flow \"{name}\" has no rate that can change"));
+        }
+        if c.pause.is_some() && !flow.traffic.pauses() {
+            return wrong(format!("flow \"{name}\" cannot pause; media and TCP with a rate can"));
+        }
+        if c.rate_bps == Some(0) {
+            return wrong(format!("flow \"{name}\": rate must be above 0; use count = 0"));
         }
         Ok(())
     }

@@ -259,54 +259,24 @@ fn flow_row<T: Tap>(
     end: Time,
 ) -> FlowRow {
     let seconds = end.since(sim.warmup).as_secs_f64();
+    let mbps = |bytes: u64| bytes as f64 * 8e-6 / seconds;
     let counted = sim.counted_together(accounts);
     let mut base = Counted::default();
     accounts.iter().for_each(|account| base += sim.accounts[*account].base);
     let packets = counted.packets - base.packets;
     let mut outcomes = Outcomes::default();
     accounts.iter().for_each(|account| outcomes += sim.outcomes(*account));
-    let received = counted.totals.received_bytes - base.totals.received_bytes;
-    let Times { srtt, sojourn, completion, view, frame, sender_queue, slowdowns, .. } = times;
     let flows = || sim.slots_of(accounts).map(|slot| &slot.flow);
-    let experience = flows().filter_map(|f| f.experience(end)).reduce(|mut all, one| {
-        all += one;
-        all
-    });
-    let media = experience.as_ref();
-    let in_media = in_media(sim, g, accounts);
-    let part = |i: usize| in_media.map(|means| means[i]);
-    let tests: Vec<Responsiveness> = flows().filter_map(|f| f.responsiveness()).collect();
-    let of_tests = |one: fn(&Responsiveness) -> Option<f64>| {
-        let known: Vec<f64> = tests.iter().filter_map(one).collect();
-        (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64)
-    };
-    let mbps = |bytes: u64| bytes as f64 * 8e-6 / seconds;
     let own = times.own.filter(|_| times.ended == flows().count());
-    let own =
-        own.map(|(start, end)| times.own_bytes as f64 * 8e-6 / end.since(start).as_secs_f64());
-    FlowRow {
+    let mut row = FlowRow {
         flow: g.name.clone(),
         cc: g.cc.clone(),
         count: flows().count() as u32,
-        goodput_mbps: received as f64 * 8e-6 / seconds,
-        active_mbps: own.or(of_tests(|t| t.active_mbps)),
+        goodput_mbps: mbps(counted.totals.received_bytes - base.totals.received_bytes),
+        active_mbps: own
+            .map(|(start, end)| times.own_bytes as f64 * 8e-6 / end.since(start).as_secs_f64()),
         rate_mbps: packets.bytes as f64 * 8e-6 / seconds,
-        share: None,
         jain: jain(sim.goodputs(accounts)),
-        jain_run: None,
-        rtt_ms_mean: srtt.mean_ms(),
-        rtt_ms_p50: srtt.quantile_ms(0.5),
-        rtt_ms_p99: srtt.quantile_ms(0.99),
-        sojourn_ms_mean: sojourn.mean_ms(),
-        sojourn_ms_p50: sojourn.quantile_ms(0.5),
-        sojourn_ms_p99: sojourn.quantile_ms(0.99),
-        queue_ms_mean: sojourn.mean_ms().zip(in_media).map(|(all, parts)| {
-            // Packets that a later link drops count in the parts only.
-            (all - parts.iter().sum::<f64>()).max(0.0)
-        }),
-        access_ms_mean: part(0),
-        air_ms_mean: part(1),
-        reorder_ms_mean: part(2),
         offered_packets: outcomes.offered,
         sent_packets: outcomes.sent,
         delivered_packets: outcomes.delivered,
@@ -318,41 +288,78 @@ fn flow_row<T: Tap>(
         sce_pct: percent(outcomes.sce, outcomes.sent),
         drop_pct: percent(outcomes.dropped, outcomes.sent),
         retransmits: counted.totals.retransmitted - base.totals.retransmitted,
-        transfers: completion.count() as u32,
-        completion_ms_p50: completion.quantile_ms(0.5),
-        completion_ms_p99: completion.quantile_ms(0.99),
-        slowdown_p50: quantile(slowdowns, 0.5),
-        slowdown_p99: quantile(slowdowns, 0.99),
         unfinished: flows().map(|f| f.unfinished(sim.warmup)).sum(),
-        view_ms_p50: view.quantile_ms(0.5),
-        view_ms_p99: view.quantile_ms(0.99),
-        frames: media.map(|m| m.frames),
-        frame_ms_mean: frame.mean_ms(),
-        frame_ms_p50: frame.quantile_ms(0.5),
-        frame_ms_p95: frame.quantile_ms(0.95),
-        frame_ms_p99: frame.quantile_ms(0.99),
-        frame_ms_max: frame.max_ms(),
-        sender_queue_ms_p50: sender_queue.quantile_ms(0.5),
-        sender_queue_ms_p99: sender_queue.quantile_ms(0.99),
-        late_pct: media.and_then(|m| percent(m.late, m.frames)),
-        lost_frames_pct: media.and_then(|m| percent(m.lost, m.frames)),
-        freezes: media.map(|m| m.freezes),
-        freeze_s: media.map(|m| m.frozen.as_secs_f64()),
-        media_mbps: media.map(|m| mbps(m.media_bytes)),
-        media_change_pct: media.and_then(Experience::change_pct),
-        feedback_kbps: media.map(|m| 1e3 * mbps(m.feedback_bytes)),
-        rpm: of_tests(|t| t.rpm),
-        rpm_foreign: of_tests(|t| t.foreign),
-        rpm_self: of_tests(|t| t.own),
-        rpm_confidence: tests.iter().map(|t| t.confidence).fold(None, common_mode),
-        idle_ms_p50: of_tests(|t| t.idle_ms),
-        loaded_ms_p50: of_tests(|t| t.loaded_ms_p50),
-        loaded_ms_p95: of_tests(|t| t.loaded_ms_p95),
         ecn_mode: flows().filter_map(|f| f.ecn_mode()).fold(None, common_mode),
-        ended_s: None,
-        is_precise: None,
-        half_width: None,
+        ..FlowRow::default()
+    };
+    add_times(&mut row, times, in_media(sim, g, accounts));
+    let experience = flows().filter_map(|f| f.experience(end)).reduce(|mut all, one| {
+        all += one;
+        all
+    });
+    if let Some(media) = &experience {
+        add_media(&mut row, media, mbps);
     }
+    add_responsiveness(&mut row, &flows().filter_map(|f| f.responsiveness()).collect::<Vec<_>>());
+    row
+}
+
+/// `in_media`: of the mean sojourn, what is access, air and reordering.
+fn add_times(row: &mut FlowRow, times: &Times, in_media: Option<[f64; 3]>) {
+    let Times { srtt, sojourn, completion, view, frame, sender_queue, slowdowns, .. } = times;
+    row.rtt_ms_mean = srtt.mean_ms();
+    row.rtt_ms_p50 = srtt.quantile_ms(0.5);
+    row.rtt_ms_p99 = srtt.quantile_ms(0.99);
+    row.sojourn_ms_mean = sojourn.mean_ms();
+    row.sojourn_ms_p50 = sojourn.quantile_ms(0.5);
+    row.sojourn_ms_p99 = sojourn.quantile_ms(0.99);
+    row.queue_ms_mean = sojourn.mean_ms().zip(in_media).map(|(all, parts)| {
+        // Packets that a later link drops count in the parts only.
+        (all - parts.iter().sum::<f64>()).max(0.0)
+    });
+    let part = |i: usize| in_media.map(|means| means[i]);
+    (row.access_ms_mean, row.air_ms_mean, row.reorder_ms_mean) = (part(0), part(1), part(2));
+    row.transfers = completion.count() as u32;
+    row.completion_ms_p50 = completion.quantile_ms(0.5);
+    row.completion_ms_p99 = completion.quantile_ms(0.99);
+    row.slowdown_p50 = quantile(slowdowns, 0.5);
+    row.slowdown_p99 = quantile(slowdowns, 0.99);
+    row.view_ms_p50 = view.quantile_ms(0.5);
+    row.view_ms_p99 = view.quantile_ms(0.99);
+    row.frame_ms_mean = frame.mean_ms();
+    row.frame_ms_p50 = frame.quantile_ms(0.5);
+    row.frame_ms_p95 = frame.quantile_ms(0.95);
+    row.frame_ms_p99 = frame.quantile_ms(0.99);
+    row.frame_ms_max = frame.max_ms();
+    row.sender_queue_ms_p50 = sender_queue.quantile_ms(0.5);
+    row.sender_queue_ms_p99 = sender_queue.quantile_ms(0.99);
+}
+
+fn add_media(row: &mut FlowRow, media: &Experience, mbps: impl Fn(u64) -> f64) {
+    row.frames = Some(media.frames);
+    row.late_pct = percent(media.late, media.frames);
+    row.lost_frames_pct = percent(media.lost, media.frames);
+    row.freezes = Some(media.freezes);
+    row.freeze_s = Some(media.frozen.as_secs_f64());
+    row.media_mbps = Some(mbps(media.media_bytes));
+    row.media_change_pct = media.change_pct();
+    row.feedback_kbps = Some(1e3 * mbps(media.feedback_bytes));
+}
+
+/// Means over the tests of a group.
+fn add_responsiveness(row: &mut FlowRow, tests: &[Responsiveness]) {
+    let mean = |one: fn(&Responsiveness) -> Option<f64>| {
+        let known: Vec<f64> = tests.iter().filter_map(one).collect();
+        (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64)
+    };
+    row.active_mbps = row.active_mbps.or(mean(|t| t.active_mbps));
+    row.rpm = mean(|t| t.rpm);
+    row.rpm_foreign = mean(|t| t.foreign);
+    row.rpm_self = mean(|t| t.own);
+    row.rpm_confidence = tests.iter().map(|t| t.confidence).fold(None, common_mode);
+    row.idle_ms_p50 = mean(|t| t.idle_ms);
+    row.loaded_ms_p50 = mean(|t| t.loaded_ms_p50);
+    row.loaded_ms_p95 = mean(|t| t.loaded_ms_p95);
 }
 
 fn link_row(link: &str, q: &QueueReport) -> LinkRow {

@@ -24,7 +24,7 @@ pub struct Recording {
 }
 
 /// A flow group over the measured interval. Column names end in their unit.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Default, Debug, Serialize)]
 pub struct FlowRow {
     pub flow: String,
     pub cc: String,

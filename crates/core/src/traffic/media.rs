@@ -451,27 +451,7 @@ impl Sender {
                 break;
             }
             unblocks = false;
-            let mut p = self.packet;
-            p.payload = size as u16;
-            p.frame_len = (size + BELOW_RTP) as u16;
-            p.seq = stream.history.next();
-            p.stamp = now;
-            match waiting {
-                Some(Waiting::Frame(frame, left)) => {
-                    p.bits = if media == left { TcpBits::PSH } else { p.bits };
-                    p.ecn_bytes = self.tell(now, stream, (frame, size), media == left);
-                    stream.frames.on_sent(now, media, p.seq);
-                }
-                Some(Waiting::Repair(waiting)) => {
-                    let Some(repairs) = &mut stream.repairs else { break };
-                    let (number, frame) = repairs.on_sent(now, waiting);
-                    p.ecn_bytes = EcnBytes { ect0: frame, ect1: number, ce: 0 };
-                    if let repair::Waiting::Parity { .. } = waiting {
-                        p.window = IS_PARITY;
-                    }
-                }
-                None => p.window = IS_PADDING,
-            }
+            let Some(p) = self.packet(now, stream, waiting, media, size) else { break };
             let cluster = self.probe.as_ref().map_or(0, |probe| probe.cluster.number);
             stream.history.on_sent(now, size, p.ecn.get(), cluster);
             out.push(p);
@@ -489,6 +469,38 @@ impl Sender {
         if let Some(since) = self.blocked_since {
             self.due = since + self.silence();
         }
+    }
+
+    /// The next packet: `size` of RTP, of which `media` are those of a frame. None: what waited for repair does not any more.
+    fn packet(
+        &mut self,
+        now: Time,
+        stream: &mut Stream,
+        waiting: Option<Waiting>,
+        media: u64,
+        size: u32,
+    ) -> Option<Packet> {
+        let mut p = self.packet;
+        p.payload = size as u16;
+        p.frame_len = (size + BELOW_RTP) as u16;
+        p.seq = stream.history.next();
+        p.stamp = now;
+        match waiting {
+            Some(Waiting::Frame(frame, left)) => {
+                p.bits = if media == left { TcpBits::PSH } else { p.bits };
+                p.ecn_bytes = self.tell(now, stream, (frame, size), media == left);
+                stream.frames.on_sent(now, media, p.seq);
+            }
+            Some(Waiting::Repair(waiting)) => {
+                let (number, frame) = stream.repairs.as_mut()?.on_sent(now, waiting);
+                p.ecn_bytes = EcnBytes { ect0: frame, ect1: number, ce: 0 };
+                if let repair::Waiting::Parity { .. } = waiting {
+                    p.window = IS_PARITY;
+                }
+            }
+            None => p.window = IS_PADDING,
+        }
+        Some(p)
     }
 
     /// What travels where an AccECN option has counters: the number of the frame, and that of the packet for repairs.
