@@ -34,7 +34,7 @@ from l4slab.engines.linux.flows import CODEPOINTS, Flow, controller, ipv6, is_kn
 from l4slab.engines.linux.rng import Stream
 from l4slab.experimentfile import traces
 from l4slab.experimentfile.classes import holder
-from l4slab.experimentfile.resolution import IN_ORDER
+from l4slab.experimentfile.queues import IN_ORDER
 
 # What has a queue.
 Queued = TypeVar("Queued", Link, Change, Class)
