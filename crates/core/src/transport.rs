@@ -3,6 +3,7 @@
 
 pub mod delivery;
 pub mod ecn;
+pub mod endpoint;
 mod handshake;
 pub mod rack;
 pub mod receiver;

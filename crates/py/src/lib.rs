@@ -1,6 +1,7 @@
 //! The Python module `l4slab._core`: JSON in, rows and columns out. Nothing is computed here.
 
 mod bottleneck;
+mod endpoint;
 #[cfg(target_os = "linux")]
 mod memory;
 mod own;
@@ -461,6 +462,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     own::add(m)?;
     bottleneck::add(m)?;
     m.add_class::<ChangingQdisc>()?;
+    m.add_class::<endpoint::Endpoint>()?;
     m.add_class::<steps::Steps>()?;
     m.add_function(wrap_pyfunction!(version, m)?)?;
     m.add_function(wrap_pyfunction!(source_hash, m)?)?;

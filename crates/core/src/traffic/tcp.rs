@@ -26,7 +26,7 @@ use crate::rng::Rng;
 use crate::time::{Span, Time};
 use crate::transport::receiver::{Echo, Fields, Receiver};
 use crate::transport::rtt::RTO_MIN;
-use crate::transport::sender::{Sender, SenderConfig};
+use crate::transport::sender::{Sender, SenderConfig, Switches};
 use crate::units::{ETHERNET_HEADER, MTU_FRAME};
 
 /// What the hosts of a connection are like.
@@ -179,6 +179,7 @@ impl Hosts {
             mtu: self.mtu_bytes,
             rto_min: self.rto_min,
             stop: place.stop,
+            switches: Switches::default(),
         };
         let handshake = if peer == support { wish.handshake_field() } else { Ecn::NotEct };
         let receiver = Receiver::new(

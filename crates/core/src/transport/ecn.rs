@@ -141,6 +141,12 @@ impl AccEcnReceiver {
         self.last_field = field;
         changed
     }
+    /// Counts an arriving packet without payload.
+    pub fn count_ack(&mut self, field: Ecn) {
+        let is_ce = u32::from(field == Ecn::Ce);
+        self.ce_packets = self.ce_packets.wrapping_add(is_ce);
+        self.pending_ce += is_ce;
+    }
     /// Room for the option beside so many SACK blocks: its length (0: it does not fit) and the
     /// blocks that remain. Beside two blocks there is room for two counters, which suffice unless
     /// ECT(0) has arrived; a third block gives way to them (Linux `tcp_options_fit_accecn`).

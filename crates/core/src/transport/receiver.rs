@@ -1,6 +1,7 @@
 //! The receiving end: reassembly, SACK, delayed and quick ACKs, ECN feedback.
 
 mod client;
+mod duplex;
 mod segment_size;
 mod window;
 
@@ -554,16 +555,7 @@ impl Receiver {
 
     #[inline(always)]
     fn ack(&mut self, now: Time, out: &mut Outbox) {
-        self.acked = self.next;
-        self.unacked = 0;
-        self.ack_at = Time::NEVER;
-        self.compress_until = Time::NEVER;
-        self.compressed = 0;
-        self.ack_now = false;
-        if self.quick == 1 {
-            self.ato = DELACK_MIN;
-        }
-        self.quick = self.quick.saturating_sub(1);
+        self.note_ack();
         let mut p = Packet::new(self.flow, self.group, Flags::ACK, ACK_FRAME, Ecn::NotEct);
         p.seq = self.next;
         p.stamp = self.echo;
@@ -602,6 +594,21 @@ impl Receiver {
         if self.duplicate.is_some() || !self.recent.is_empty() {
             self.add_blocks(room, out);
         }
+    }
+
+    /// An ACK leaves, alone or with data.
+    #[inline(always)]
+    fn note_ack(&mut self) {
+        self.acked = self.next;
+        self.unacked = 0;
+        self.ack_at = Time::NEVER;
+        self.compress_until = Time::NEVER;
+        self.compressed = 0;
+        self.ack_now = false;
+        if self.quick == 1 {
+            self.ato = DELACK_MIN;
+        }
+        self.quick = self.quick.saturating_sub(1);
     }
 
     /// To the ACK that was pushed last, up to `room` blocks. Apart, so that other ACKs are made in their place.

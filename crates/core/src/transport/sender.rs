@@ -2,6 +2,7 @@
 //! in `passive`), what it sends in `output`, what an ACK sets off in `recovery`, and its timer in `timers`.
 
 mod data;
+mod duplex;
 mod marks;
 mod opening;
 mod output;
@@ -63,6 +64,23 @@ pub struct SenderConfig {
     pub rto_min: Span,
     /// The application sends nothing more from here on; what was sent is still repaired.
     pub stop: Time,
+    pub switches: Switches,
+}
+
+/// What a host can switch off. In a run everything is on.
+#[derive(Copy, Clone, Debug)]
+pub struct Switches {
+    /// `tcp_timestamps`, and the peer's.
+    pub timestamps: bool,
+    /// `tcp_ecn_option`: segments have room for it.
+    pub accecn_option: bool,
+    pub slow_start_after_idle: bool,
+}
+
+impl Default for Switches {
+    fn default() -> Switches {
+        Switches { timestamps: true, accecn_option: true, slow_start_after_idle: true }
+    }
 }
 
 /// Where a connection is in its life.

@@ -107,6 +107,8 @@ impl Sender {
         self.template.ecn = codepoint.into();
         if self.ecn.mode == EcnMode::AccEcn {
             self.template.bits = ecn::ACE_START;
+        }
+        if self.ecn.mode == EcnMode::AccEcn && self.config.switches.accecn_option {
             // Linux 7.2 sends the option on data too, at the expense of payload.
             self.win.mss -= ecn::OPTION_LEN;
             self.win.header += ecn::OPTION_LEN;

@@ -55,7 +55,7 @@ impl Sender {
             self.board.delivery.limit(self.board.in_flight());
         }
         if self.board.packets_out() == 0 {
-            if !self.constants.governs_window {
+            if !self.constants.governs_window && self.config.switches.slow_start_after_idle {
                 self.restart_after_idle(now);
             }
             if self.board.delivery.app_limited_until > 0 {

@@ -285,6 +285,8 @@ impl Sender {
             }
             self.rtt.sample(us, una, nxt);
             self.timers.backoff = 0;
+        } else if outcome.una_advanced && !self.config.switches.timestamps {
+            self.timers.backoff = 0;
         } else if outcome.una_advanced {
             // Karn: a retransmission is ambiguous; the timestamp is not, but it is in milliseconds, and none of
             // them counts as one (Linux `tcp_rtt_tsopt_us`).
@@ -557,6 +559,7 @@ impl Sender {
     /// (Eifel, RFC 3522).
     fn original_was_delayed(&self, pkt: &Packet) -> bool {
         match self.recovery.retransmission_stamp {
+            Some(_) if !self.config.switches.timestamps => false,
             Some(stamp) => Stamp::of(pkt.stamp).older_than(Stamp::of(stamp)) > 0,
             None => true,
         }

@@ -49,7 +49,7 @@ impl Script {
             dscp: 0,
             mtu: 1500,
             rto_min: RTO_MIN,
-            stop: Time::NEVER,
+            stop: Time::NEVER, switches: Switches::default(),
         };
         let mut s = Script {
             now: 0,

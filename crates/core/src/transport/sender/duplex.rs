@@ -1,0 +1,67 @@
+//! What the sending end of a host needs that receives, too, and whose application comes and goes: see
+//! [`Endpoint`](crate::transport::endpoint::Endpoint).
+
+use super::recovery::CaState;
+use super::{Phase, Sender};
+use crate::element::Outbox;
+use crate::time::Time;
+
+impl Sender {
+    /// The peer offers so many bytes from its ACK on.
+    pub fn offer_window(&mut self, bytes: u64) {
+        self.data.receive_window = Some(bytes);
+        let kib = u16::try_from(bytes / 1024).unwrap_or(u16::MAX);
+        self.data.max_window_kib = self.data.max_window_kib.max(kib);
+    }
+
+    /// The application closes: the FIN leaves behind what it has written.
+    pub fn finish(&mut self, now: Time, out: &mut Outbox) {
+        if self.data.stream.take().is_some() {
+            self.data.fin_is_due = self.data.left == 0;
+            self.transmit(now, out);
+        }
+    }
+
+    /// Nothing is sent any more.
+    pub fn abort(&mut self) {
+        self.phase = Phase::Closed;
+        self.timers.clear();
+        self.pacing.wake_at = Time::NEVER;
+    }
+
+    /// The ACE field and the rest of a SYN/ACK that is under way are for this peer.
+    pub fn is_answering(&self) -> bool {
+        self.phase == Phase::SynReceived
+    }
+
+    /// What `tcp_info` tells, by its name there without `tcpi_`; times in microseconds.
+    pub fn info(&self, each: &mut dyn FnMut(&'static str, u64)) {
+        let board = &self.board;
+        let state = match self.recovery.state {
+            CaState::Open => 0,
+            CaState::Disorder => 1,
+            CaState::Cwr => 2,
+            CaState::Recovery => 3,
+            CaState::Loss => 4,
+        };
+        each("ca_state", state);
+        each("snd_cwnd", self.win.cwnd.into());
+        each("snd_ssthresh", self.win.ssthresh.into());
+        each("snd_mss", self.win.mss.into());
+        each("unacked", board.packets_out().into());
+        each("sacked", board.sacked_out.into());
+        each("lost", board.lost_out.into());
+        each("retrans", board.retrans_out.into());
+        each("total_retrans", self.retransmitted);
+        each("reordering", board.rack.reordering.into());
+        each("delivered", board.delivery.segments.into());
+        each("delivered_ce", board.delivery.ce.into());
+        each("backoff", self.timers.backoff.into());
+        each("retransmits", self.timers.retransmits.into());
+        each("rto", self.rto().as_micros());
+        each("rtt", self.rtt.srtt().as_micros());
+        each("min_rtt", self.rtt.min_us().into());
+        each("notsent_bytes", self.data.left);
+        each("pacing_rate", self.pacing.rate);
+    }
+}
