@@ -29,7 +29,8 @@ impl Endpoint {
         ecn: &str,
         mss: u32,
         timestamps: bool,
-        accecn_option: bool,
+        accecn_option: u8,
+        ecn_fallback: bool,
         slow_start_after_idle: bool,
     ) -> PyResult<Endpoint> {
         let ecn = match ecn {
@@ -50,11 +51,16 @@ impl Endpoint {
             mtu: mss + TCP_IP_HEADERS,
             rto_min: RTO_MIN,
             stop: Time::NEVER,
-            switches: Switches { timestamps, accecn_option, slow_start_after_idle },
+            switches: Switches {
+                timestamps,
+                accecn_option: false,
+                slow_start_after_idle,
+                ecn_fallback,
+            },
         };
         let controller = parse(cc, &[]).map_err(|e| refused(e.to_string()))?;
         let cc = controller.build(Rng::stream(0, "controller", 0));
-        Ok(Endpoint(Mutex::new(endpoint::Endpoint::new(config, cc))))
+        Ok(Endpoint(Mutex::new(endpoint::Endpoint::new(config, cc, accecn_option))))
     }
 
     /// Opens the connection, or waits for a peer that does.
@@ -169,8 +175,6 @@ fn show<'py>(py: Python<'py>, sent: &Sent) -> PyResult<Bound<'py, PyDict>> {
     let blocks: Vec<(u32, u32)> =
         sent.blocks.as_slice().iter().map(|b| (b.start, b.end)).collect();
     d.set_item("blocks", blocks)?;
-    let option = p.flags.has(Flags::ACCECN_OPTION);
-    let bytes = option.then_some((p.ecn_bytes.ect0, p.ecn_bytes.ce, p.ecn_bytes.ect1));
-    d.set_item("option", bytes)?;
+    d.set_item("option", sent.option.map(|o| (o.ect0, o.ce, o.ect1)))?;
     Ok(d)
 }

@@ -104,6 +104,9 @@ const E1B_INIT: u32 = 1;
 const THINNED_ACKS: u32 = 4;
 /// CE marks pending that force an ACK (Linux `TCP_ACCECN_ACE_MAX_DELTA`).
 pub const MAX_PENDING_CE: u32 = 6;
+/// Bytes for options beside timestamps, and without these.
+pub const ROOM: u32 = 40 - 12;
+pub const ROOM_WITHOUT_TIMESTAMPS: u32 = 40;
 /// Length of the option with all three counters, padded.
 pub const OPTION_LEN: u32 = 12;
 
@@ -142,24 +145,42 @@ impl AccEcnReceiver {
         changed
     }
     /// Counts an arriving packet without payload.
-    pub fn count_ack(&mut self, field: Ecn) {
+    pub fn count_ack(&mut self, field: Ecn) -> bool {
         let is_ce = u32::from(field == Ecn::Ce);
         self.ce_packets = self.ce_packets.wrapping_add(is_ce);
         self.pending_ce += is_ce;
+        std::mem::replace(&mut self.last_field, field) != field
     }
-    /// Room for the option beside so many SACK blocks: its length (0: it does not fit) and the
-    /// blocks that remain. Beside two blocks there is room for two counters, which suffice unless
-    /// ECT(0) has arrived; a third block gives way to them (Linux `tcp_options_fit_accecn`).
-    pub fn fit_option(&mut self, blocks: usize) -> (u32, usize) {
-        let (len, left) = match (blocks, self.fields) {
-            (0 | 1, _) => (OPTION_LEN, blocks),
-            (_, 3) | (3.., 0) => (0, blocks),
-            _ => (OPTION_LEN - 4, 2),
-        };
-        if len > 0 {
+    /// What arrives next has this field if nothing changes.
+    pub fn expect(&mut self, field: Ecn) {
+        self.last_field = field;
+    }
+    /// Room for the option beside so many SACK blocks, in `room` bytes of options: its length (0: it does not fit)
+    /// and the blocks that remain. Counters that have not moved may be left out, and a third block gives way to one
+    /// that has (Linux `tcp_options_fit_accecn`). Beside timestamps and two blocks there is room for two counters.
+    #[inline(always)]
+    pub fn fit_option(&mut self, blocks: usize, room: u32) -> (u32, usize) {
+        if blocks <= 1 {
             self.fields = 0;
+            return (OPTION_LEN, blocks);
         }
-        (len, left)
+        self.fit_beside(blocks, room)
+    }
+
+    #[cold]
+    fn fit_beside(&mut self, blocks: usize, room: u32) -> (u32, usize) {
+        // Blocks end on a word; two of the option's bytes take the place of their padding.
+        let lengths = [(3, OPTION_LEN), (2, OPTION_LEN - 4), (1, OPTION_LEN - 8)];
+        let least = if blocks > 2 && self.fields > 0 { 2 } else { blocks };
+        for left in (least..=blocks).rev() {
+            let free = room.saturating_sub(4 + 8 * left as u32);
+            let mut enough = lengths.iter().filter(|(fields, _)| *fields >= self.fields.max(1));
+            if let Some((_, len)) = enough.find(|(_, len)| *len <= free) {
+                self.fields = 0;
+                return (*len, left);
+            }
+        }
+        (0, blocks)
     }
     /// The ACE field.
     pub fn ace(&self) -> TcpBits {
@@ -186,6 +207,13 @@ pub struct AccEcnSender {
     moving: u8,
     /// Average of packets per ACK, in 64ths.
     packets_per_ack: u32,
+}
+
+impl AccEcnSender {
+    /// Bytes that arrived with ECT(1), CE and ECT(0), as far as options told.
+    pub fn bytes(&self) -> [u32; 3] {
+        self.bytes
+    }
 }
 
 /// Places of the counters.
@@ -421,9 +449,9 @@ mod tests {
             for (blocks, expected) in expected.into_iter().enumerate() {
                 let mut rx = AccEcnReceiver::default();
                 rx.count(field, 1448);
-                assert_eq!(rx.fit_option(blocks), expected, "{field:?}, {blocks} blocks");
+                assert_eq!(rx.fit_option(blocks, ROOM), expected, "{field:?}, {blocks} blocks");
                 // What has been told need not be told again: a third block goes first.
-                assert_eq!(rx.fit_option(3), (0, 3), "{field:?} after {blocks} blocks");
+                assert_eq!(rx.fit_option(3, ROOM), (0, 3), "{field:?} after {blocks} blocks");
             }
         }
     }

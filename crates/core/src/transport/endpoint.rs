@@ -2,13 +2,16 @@
 //! outside. It is the [`Sender`] and the [`Receiver`] of a run, side by side: data acknowledge what has come, and
 //! what comes with data acknowledges. Segments are numbered in both directions, as in a run.
 
+mod accecn;
+
+use self::accecn::Watch;
 use super::ecn::EcnMode;
 use super::receiver::{Echo, Fields, Receiver};
 use super::sender::{Sender, SenderConfig};
 use crate::cc::registry::Cc;
 use crate::ecn::Ecn;
 use crate::element::{End, Outbox};
-use crate::packet::{ACK_FRAME, EcnBytes, Flags, Packet, Stamp, TcpBits};
+use crate::packet::{ACK_FRAME, EcnBytes, Flags, Packet, SYN_FRAME, Stamp, TcpBits};
 use crate::sack::{Block, Blocks};
 use crate::time::{Span, Time};
 
@@ -47,6 +50,8 @@ pub struct Sent {
     /// Clocks: its own, and the peer's as echoed.
     pub tsval: Stamp,
     pub echo: Stamp,
+    /// The AccECN option.
+    pub option: Option<EcnBytes>,
 }
 
 /// A host's end of a connection.
@@ -57,14 +62,21 @@ pub struct Endpoint {
     sent: Vec<Sent>,
     /// When its SYN or SYN/ACK left.
     opened_at: Time,
+    watch: Watch,
+    timestamps: bool,
+    /// Of its SYN or SYN/ACK.
+    handshake: Ecn,
 }
 
 impl Endpoint {
-    pub fn new(config: SenderConfig, cc: Cc) -> Endpoint {
+    /// `option`: `tcp_ecn_option`.
+    pub fn new(config: SenderConfig, cc: Cc, option: u8) -> Endpoint {
         let wish = cc.constants().ecn;
         let acks = if wish == crate::cc::EcnWish::Ect1AccEcn { Ecn::Ect1 } else { Ecn::Ect0 };
         let fields = Fields { acks, handshake: wish.handshake_field() };
         let echo = if wish == crate::cc::EcnWish::Ect0Runs { Echo::Runs } else { Echo::UntilCwr };
+        let falls_back = config.switches.ecn_fallback;
+        let timestamps = config.switches.timestamps;
         let receiver = Receiver::new(config.flow, config.group, config.ecn, fields, echo);
         Endpoint {
             sender: Sender::new(config, cc),
@@ -72,6 +84,9 @@ impl Endpoint {
             out: Outbox::default(),
             sent: Vec::new(),
             opened_at: Time::ZERO,
+            watch: Watch::new(option, falls_back),
+            timestamps,
+            handshake: fields.handshake,
         }
     }
 
@@ -129,19 +144,25 @@ impl Endpoint {
         self.run(now);
         self.out.set_clock(now);
         let was_established = self.sender.is_established();
-        if arrival.is_syn || arrival.ack.is_some() {
-            self.sender.offer_window(arrival.window);
-            let ack = self.ack_of(now, arrival);
-            self.sender.on_packet(now, &ack, &mut self.out);
+        if arrival.is_syn && was_established {
+            self.watch.note_option(arrival.option.is_some());
+            self.follow_watch();
+            self.receiver.challenge(now, arrival.field, &mut self.out);
+            return self.collect(now);
         }
+        self.hear(now, arrival);
         if self.sender.is_established() && !was_established {
-            self.receiver.open(self.sender.mode(), now.since(self.opened_at));
+            self.open(now, arrival);
         }
         match arrival.data {
             _ if !self.sender.is_established() || arrival.is_syn => {
                 self.receiver.note_clock(arrival.tsval);
             }
             Some((seq, payload)) => {
+                if seq < self.receiver.next() && self.watch.sends_option() {
+                    self.watch.on_duplicate(seq);
+                    self.follow_watch();
+                }
                 let mut p = self.packet(Flags::DATA, arrival);
                 if arrival.is_fin {
                     p.flags = p.flags.with(Flags::FIN);
@@ -161,6 +182,64 @@ impl Endpoint {
         self.collect(now);
     }
 
+    /// The sending end takes what is for it.
+    fn hear(&mut self, now: Time, arrival: &Arrival) {
+        if arrival.is_syn && self.sender.is_answering() && arrival.bits == TcpBits::default() {
+            self.watch.distrust();
+        }
+        if arrival.is_syn {
+            self.receiver.expect_field(arrival.field);
+        }
+        if arrival.is_syn || arrival.ack.is_some() {
+            self.sender.offer_window(arrival.window);
+            if self.sender.is_established() && arrival.option.is_some() {
+                self.watch.note_option(true);
+                self.follow_watch();
+            }
+            let ack = self.ack_of(now, arrival);
+            self.sender.on_packet(now, &ack, &mut self.out);
+        }
+    }
+
+    /// The handshake is over.
+    fn open(&mut self, now: Time, arrival: &Arrival) {
+        let mode = self.sender.mode();
+        let (rtt, field) = (now.since(self.opened_at), self.sender.field());
+        self.receiver.open(mode, rtt, field, self.timestamps);
+        if mode != EcnMode::AccEcn {
+            return;
+        }
+        self.watch.note_option(arrival.option.is_some());
+        if arrival.is_syn {
+            self.receiver.expect_field(Ecn::NotEct);
+            if self.watch.on_syn_ack(arrival.bits, arrival.field, self.handshake) {
+                self.receiver.count_ack(Ecn::Ce);
+                self.receiver.expect_field(Ecn::NotEct);
+            }
+        } else {
+            let is_bare = arrival.data.is_none() && arrival.blocks.is_empty();
+            self.watch.on_third(arrival.bits, self.handshake, is_bare);
+            // A SYN/ACK without AccECN is the last one that the peer may have answered.
+            if self.sender.answered_again() > 1 {
+                self.watch.distrust();
+            }
+        }
+        self.follow_watch();
+    }
+
+    /// The ends do as the watch says.
+    fn follow_watch(&mut self) {
+        if self.sender.mode() != EcnMode::AccEcn {
+            return;
+        }
+        if !self.watch.sends_ect() {
+            self.sender.set_field(Ecn::NotEct);
+        }
+        let has_option = self.watch.sends_option();
+        self.sender.reserve_option(has_option);
+        self.receiver.set_feedback(self.sender.field(), has_option);
+    }
+
     fn packet(&self, flags: Flags, arrival: &Arrival) -> Packet {
         let (flow, group) = (self.sender.flow(), self.sender.group());
         let mut p = Packet::new(flow, group, flags, ACK_FRAME, arrival.field);
@@ -173,6 +252,9 @@ impl Endpoint {
         let flags = if arrival.is_syn { Flags::SYN } else { Flags::ACK };
         let mut p = self.packet(flags, arrival);
         p.seq = arrival.ack.unwrap_or(0);
+        if self.sender.is_answering() {
+            p.payload = arrival.data.map_or(0, |(_, payload)| payload);
+        }
         p.stamp = match arrival.echo {
             Some(echo) if self.sender.is_established() => echo,
             _ if self.sender.is_established() => now,
@@ -202,7 +284,7 @@ impl Endpoint {
         let packets = std::mem::take(&mut self.out.packets);
         let has_data = packets.iter().any(|p| p.flags.has(Flags::DATA));
         for mut packet in packets {
-            let blocks = self.out.sacks.take(packet.sack());
+            let mut blocks = self.out.sacks.take(packet.sack());
             let is_ack = packet.flags.has(Flags::ACK);
             if has_data && is_ack {
                 continue;
@@ -211,13 +293,22 @@ impl Endpoint {
             if !is_ack {
                 (tsval, echo) = (Stamp::of(now), Stamp::of(self.receiver.clock()));
             }
+            let mut option = None;
             if packet.flags.has(Flags::SYN) {
                 self.opened_at = now;
+                if u32::from(packet.frame_len) > SYN_FRAME && self.watch.setting > 0 {
+                    option = Some(EcnBytes { ect0: 1, ce: 0, ect1: 1 });
+                }
             } else if packet.flags.has(Flags::DATA) {
-                self.receiver.acknowledge_with(&mut packet, &mut self.out);
+                self.receiver.acknowledge_with(&mut packet, &mut blocks);
+            } else if !is_ack {
+                self.receiver.tell(&mut packet);
+            }
+            if packet.flags.has(Flags::ACCECN_OPTION) {
+                option = Some(packet.ecn_bytes);
             }
             let (next, ack) = (self.sender.next(), self.receiver.next());
-            self.sent.push(Sent { at: now, packet, blocks, next, ack, tsval, echo });
+            self.sent.push(Sent { at: now, packet, blocks, next, ack, tsval, echo, option });
         }
     }
 

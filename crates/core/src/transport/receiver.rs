@@ -103,6 +103,9 @@ pub struct Receiver {
     last_sce: bool,
     seen_ect: bool,
     counters: AccEcnReceiver,
+    /// It tells of them in the AccECN option, too; bytes for options.
+    has_option: bool,
+    room: u32,
     ack_now: bool,
     window: WindowTuning,
     pub received_bytes: u64,
@@ -153,6 +156,8 @@ impl Receiver {
             last_sce: false,
             seen_ect: false,
             counters: AccEcnReceiver::default(),
+            has_option: true,
+            room: ecn::ROOM,
             ack_now: false,
             window: WindowTuning::new(),
             received_bytes: 0,
@@ -580,8 +585,7 @@ impl Receiver {
                 self.counters.pending_ce = 0;
                 p.bits = self.counters.ace();
                 p.ecn = self.fields.acks.into();
-                let blocks = usize::from(self.duplicate.is_some()) + self.recent.len();
-                let (option, left) = self.counters.fit_option(blocks.min(MAX_BLOCKS));
+                let (option, left) = self.fit_option();
                 if option > 0 {
                     p.ecn_bytes = self.counters.option();
                     p.flags = p.flags.with(Flags::ACCECN_OPTION);
@@ -609,6 +613,16 @@ impl Receiver {
             self.ato = DELACK_MIN;
         }
         self.quick = self.quick.saturating_sub(1);
+    }
+
+    /// Length of the AccECN option, and room for blocks beside it.
+    #[inline(always)]
+    fn fit_option(&mut self) -> (u32, usize) {
+        let blocks = usize::from(self.duplicate.is_some()) + self.recent.len();
+        match self.has_option {
+            true => self.counters.fit_option(blocks.min(MAX_BLOCKS), self.room),
+            false => (0, MAX_BLOCKS),
+        }
     }
 
     /// To the ACK that was pushed last, up to `room` blocks. Apart, so that other ACKs are made in their place.

@@ -75,11 +75,18 @@ pub struct Switches {
     /// `tcp_ecn_option`: segments have room for it.
     pub accecn_option: bool,
     pub slow_start_after_idle: bool,
+    /// `tcp_ecn_fallback`: a path that changes the ECN field as no queue does gets no ECT.
+    pub ecn_fallback: bool,
 }
 
 impl Default for Switches {
     fn default() -> Switches {
-        Switches { timestamps: true, accecn_option: true, slow_start_after_idle: true }
+        Switches {
+            timestamps: true,
+            accecn_option: true,
+            slow_start_after_idle: true,
+            ecn_fallback: true,
+        }
     }
 }
 
@@ -304,6 +311,8 @@ impl Sender {
     #[inline(never)]
     fn on_any_ack(&mut self, now: Time, pkt: &Packet, out: &mut Outbox) {
         let blocks = out.sacks.take(pkt.sack_of_ack());
+        self.ecn.clock_moves =
+            self.config.switches.timestamps && pkt.tsval.older_than(self.template.tsval) < 0;
         if self.passes_paws(pkt) {
             self.count_marked_ack(pkt);
             self.on_ack(now, pkt, &blocks, out);

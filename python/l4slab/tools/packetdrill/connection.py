@@ -39,7 +39,7 @@ class Sysctls:
         return self.values.get("congestion_control", "cubic")
 
 
-_DEFAULTS = {"ecn": "0", "timestamps": "1", "sack": "1", "slow_start_after_idle": "0", "ecn_option": "2"}
+_DEFAULTS = {"ecn": "0", "timestamps": "1", "sack": "1", "slow_start_after_idle": "0", "ecn_option": "2", "ecn_fallback": "1"}
 _ASKS = {0: "off", 1: "classic", 2: "off", 3: "accecn", 4: "classic", 5: "off"}
 _ACCEPTS = {0: "off", 1: "classic", 2: "classic", 3: "accecn", 4: "accecn", 5: "accecn"}
 
@@ -83,7 +83,8 @@ class Connection:
             ecn,
             mss - _STAMPS_LENGTH * self.has_stamps,
             self.has_stamps,
-            sysctls.number("ecn_option") > 0,
+            sysctls.number("ecn_option"),
+            sysctls.number("ecn_fallback") > 0,
             sysctls.number("slow_start_after_idle") > 0,
         )
         self.first = (peer.seq if peer is not None else 0) + 1

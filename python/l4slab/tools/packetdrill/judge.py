@@ -239,10 +239,10 @@ def _show(one: Segment) -> str:
 
 
 _FIELDS = ("noecn", "ect0", "ect1", "ce")
-_SETTINGS = ("congestion_control", "ecn", "timestamps", "sack", "slow_start_after_idle", "ecn_option")
+_SETTINGS = ("congestion_control", "ecn", "timestamps", "sack", "slow_start_after_idle", "ecn_option", "ecn_fallback")
 _SETTINGS_WITHOUT_EFFECT = (
     "min_tso_segs", "tso_win_divisor", "early_retrans", "rmem", "wmem", "pacing_ss_ratio", "pacing_ca_ratio",
-    "invalid_ratelimit", "ecn_fallback", "mtu_probing", "notsent_lowat", "fack", "dsack", "syn_retries",
+    "invalid_ratelimit", "ecn_option_beacon", "mtu_probing", "notsent_lowat", "fack", "dsack", "syn_retries",
     "synack_retries", "reordering", "recovery", "frto", "no_metrics_save",
 )  # fmt: skip
 _WITHOUT_EFFECT = ("defaults.sh", "tc", "sysctl_reset")

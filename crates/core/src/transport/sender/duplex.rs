@@ -3,6 +3,7 @@
 
 use super::recovery::CaState;
 use super::{Phase, Sender};
+use crate::ecn::Ecn;
 use crate::element::Outbox;
 use crate::time::Time;
 
@@ -29,9 +30,21 @@ impl Sender {
         self.pacing.wake_at = Time::NEVER;
     }
 
-    /// The ACE field and the rest of a SYN/ACK that is under way are for this peer.
+    /// It has answered a SYN, and waits for the third packet of the handshake.
     pub fn is_answering(&self) -> bool {
         self.phase == Phase::SynReceived
+    }
+    /// How often the SYN/ACK was sent again.
+    pub fn answered_again(&self) -> u32 {
+        self.ecn.answered_again
+    }
+    /// What its packets carry from now on.
+    pub fn set_field(&mut self, field: Ecn) {
+        self.template.ecn = field.into();
+    }
+    /// What they carry.
+    pub fn field(&self) -> Ecn {
+        self.template.ecn.get()
     }
 
     /// What `tcp_info` tells, by its name there without `tcpi_`; times in microseconds.
@@ -56,6 +69,10 @@ impl Sender {
         each("reordering", board.rack.reordering.into());
         each("delivered", board.delivery.segments.into());
         each("delivered_ce", board.delivery.ce.into());
+        let [ect1, ce, ect0] = self.ecn.bytes();
+        each("delivered_e1_bytes", ect1.into());
+        each("delivered_ce_bytes", ce.into());
+        each("delivered_e0_bytes", ect0.into());
         each("backoff", self.timers.backoff.into());
         each("retransmits", self.timers.retransmits.into());
         each("rto", self.rto().as_micros());

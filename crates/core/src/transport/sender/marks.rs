@@ -1,7 +1,7 @@
 //! ECN at the sender: what both ends agreed on, and which of its segments were marked.
 
 use crate::packet::{Flags, Packet, TcpBits};
-use crate::transport::ecn::{self, AccEcnSender, EcnMode};
+use crate::transport::ecn::{AccEcnSender, EcnMode};
 use crate::transport::scoreboard::AckOutcome;
 
 /// What the sender knows of ECN: the negotiated mode, and the marks that the peer reported.
@@ -11,12 +11,21 @@ pub struct EcnState {
     /// The next new segment has CWR.
     pub announces_cwr: bool,
     feedback: AccEcnSender,
-    /// Flags of a server's SYN/ACK.
+    /// Flags of a server's SYN/ACK, and how often it was sent again.
     pub answer: TcpBits,
+    pub answered_again: u32,
+    /// The ACK has a newer timestamp than those before.
+    pub clock_moves: bool,
 }
 
 impl EcnState {
-    /// How many of the segments newly delivered were marked, as far as the feedback tells.
+    /// Bytes that arrived with ECT(1), CE and ECT(0).
+    pub fn bytes(&self) -> [u32; 3] {
+        self.feedback.bytes()
+    }
+
+    /// How many of the segments newly delivered were marked, as far as the feedback tells. `mss`: of a segment without
+    /// the AccECN option, of which the kernel's `mss_cache` does not know.
     #[inline(always)]
     pub fn marks(&mut self, pkt: &Packet, outcome: &AckOutcome, mss: u32) -> Marks {
         let counted = match self.mode {
@@ -24,11 +33,13 @@ impl EcnState {
             EcnMode::Classic if pkt.bits.has(TcpBits::ECE) => outcome.delivered,
             EcnMode::Classic => 0,
             // Without progress it may be an old ACK, and its counter behind ours.
-            EcnMode::AccEcn if !outcome.una_advanced && !outcome.sacked => 0,
+            EcnMode::AccEcn
+                if !outcome.una_advanced && !outcome.sacked && !self.clock_moves =>
+            {
+                0
+            }
             EcnMode::AccEcn => {
                 let option = pkt.flags.has(Flags::ACCECN_OPTION).then_some(pkt.ecn_bytes);
-                // The kernel's `mss_cache` does not know of the option.
-                let mss = mss + ecn::OPTION_LEN;
                 let (n, bytes) = (outcome.delivered, outcome.delivered_bytes);
                 self.feedback.decode(pkt.bits, option, n, bytes, mss)
             }

@@ -6,7 +6,7 @@ use crate::cc::EcnWish;
 use crate::cc::registry::Cc;
 use crate::ecn::Ecn;
 use crate::element::Outbox;
-use crate::packet::{ACK_FRAME, Flags, Packet};
+use crate::packet::{ACK_FRAME, Flags, Packet, TCP_IP_HEADERS};
 use crate::time::Time;
 use crate::transport::delivery::micros_between;
 use crate::transport::ecn::{self, EcnMode};
@@ -36,6 +36,18 @@ impl Sender {
         if self.phase != Phase::Established {
             self.phase = Phase::Closed;
             self.timers.clear();
+        }
+    }
+
+    /// Whether segments have room for the AccECN option.
+    pub fn reserve_option(&mut self, is_wanted: bool) {
+        let is_there = self.win.header > TCP_IP_HEADERS;
+        if is_wanted && !is_there {
+            self.win.mss -= ecn::OPTION_LEN;
+            self.win.header += ecn::OPTION_LEN;
+        } else if is_there && !is_wanted {
+            self.win.mss += ecn::OPTION_LEN;
+            self.win.header -= ecn::OPTION_LEN;
         }
     }
 
@@ -107,11 +119,8 @@ impl Sender {
         self.template.ecn = codepoint.into();
         if self.ecn.mode == EcnMode::AccEcn {
             self.template.bits = ecn::ACE_START;
-        }
-        if self.ecn.mode == EcnMode::AccEcn && self.config.switches.accecn_option {
             // Linux 7.2 sends the option on data too, at the expense of payload.
-            self.win.mss -= ecn::OPTION_LEN;
-            self.win.header += ecn::OPTION_LEN;
+            self.reserve_option(self.config.switches.accecn_option);
         }
         let (view, cc, win) = self.parts();
         let ack = view.ack_info(now, win);

@@ -4,7 +4,7 @@ use super::data::Data;
 use super::{Phase, Sender};
 use crate::ecn::Ecn;
 use crate::element::Outbox;
-use crate::packet::{Flags, Packet, SYN_FRAME};
+use crate::packet::{Flags, Packet, SYN_FRAME, TcpBits};
 use crate::time::Time;
 use crate::transport::ecn::{self, EcnMode};
 
@@ -32,7 +32,13 @@ impl Sender {
                         ecn::answer_syn(self.config.ecn, ect_syn, pkt.bits, pkt.ecn.get());
                     self.send_syn_ack(now, out);
                 }
-                Phase::SynReceived => self.send_syn_ack(now, out),
+                Phase::SynReceived => {
+                    if self.ecn.mode == EcnMode::AccEcn {
+                        self.ecn.answer = ecn::field_feedback(pkt.ecn.get());
+                    }
+                    self.ecn.answered_again += 1;
+                    self.send_syn_ack(now, out);
+                }
                 _ => {}
             }
             return;
@@ -40,7 +46,13 @@ impl Sender {
         if self.phase == Phase::SynReceived {
             self.establish(now, pkt, self.ecn.mode);
             // The client tells that the SYN/ACK was marked (`tcp_accecn_third_ack`).
-            if self.ecn.mode == EcnMode::AccEcn && pkt.bits == ecn::field_feedback(Ecn::Ce) {
+            let may_be_marked = self.constants.ecn.handshake_field() != Ecn::NotEct
+                || !self.config.switches.ecn_fallback;
+            if self.ecn.mode == EcnMode::AccEcn
+                && pkt.bits == ecn::field_feedback(Ecn::Ce)
+                && pkt.payload == 0
+                && may_be_marked
+            {
                 self.board.delivery.ce = 1;
             }
             self.update_pacing(self.cc.pace());
@@ -53,13 +65,25 @@ impl Sender {
         }
     }
 
+    /// Nobody has answered the SYN/ACK. The second time it goes without AccECN (RFC 9768, 3.1.4.2).
+    pub(super) fn repeat_syn_ack(&mut self, now: Time, out: &mut Outbox) {
+        if self.ecn.mode == EcnMode::AccEcn && self.timers.syn_tries > 1 {
+            self.ecn.answer = TcpBits::default();
+        }
+        self.ecn.answered_again += 1;
+        self.send_syn_ack(now, out);
+    }
+
+    /// With the AccECN option the first time.
     pub(super) fn send_syn_ack(&mut self, now: Time, out: &mut Outbox) {
         let field = match self.ecn.mode {
             EcnMode::Off => Ecn::NotEct,
             EcnMode::Classic | EcnMode::AccEcn => self.constants.ecn.handshake_field(),
         };
         let (flow, group) = (self.config.flow, self.config.group);
-        let len = SYN_FRAME + self.ecn.mode.handshake_option();
+        let is_first = self.ecn.answered_again == 0;
+        let option = if is_first { self.ecn.mode.handshake_option() } else { 0 };
+        let len = SYN_FRAME + option;
         let mut p = Packet::new(flow, group, Flags::SYN, len, field);
         p.bits = self.ecn.answer;
         p.stamp = now;

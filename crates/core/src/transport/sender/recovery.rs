@@ -8,7 +8,7 @@ use super::{Sender, View};
 use crate::cc::registry::AckInfo;
 use crate::cc::{Ack, AckFlight, AckRtt, AckState, Congestion, SSTHRESH_INFINITE, Window};
 use crate::element::Outbox;
-use crate::packet::{Flags, Packet, Stamp};
+use crate::packet::{Flags, Packet, Stamp, TCP_IP_HEADERS};
 use crate::sack::Blocks;
 use crate::time::{Span, Time};
 use crate::transport::ecn::EcnMode;
@@ -302,7 +302,7 @@ impl Sender {
 
     #[inline(always)]
     fn read_ecn(&mut self, pkt: &Packet, outcome: &AckOutcome) -> Marks {
-        let marks = self.ecn.marks(pkt, outcome, self.win.mss);
+        let marks = self.ecn.marks(pkt, outcome, self.win.mtu() - TCP_IP_HEADERS);
         self.board.delivery.ce += marks.counted;
         marks
     }

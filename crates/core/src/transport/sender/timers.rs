@@ -104,7 +104,7 @@ impl Sender {
         match due {
             Timer::Off => {}
             Timer::Start => self.start(now, out),
-            Timer::Syn if self.phase == Phase::SynReceived => self.send_syn_ack(now, out),
+            Timer::Syn if self.phase == Phase::SynReceived => self.repeat_syn_ack(now, out),
             Timer::Syn => self.send_syn(now, out),
             Timer::Reordering => self.on_reordering_timeout(now, out),
             Timer::TailProbe => self.send_tail_probe(now, out),
