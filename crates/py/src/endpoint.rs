@@ -22,17 +22,17 @@ pub struct Endpoint(Mutex<endpoint::Endpoint>);
 
 #[pymethods]
 impl Endpoint {
-    /// `ecn` is off, classic or accecn; `mss` the payload of a full segment. A ValueError says what is wrong.
+    /// `ecn` is off, classic or accecn; `mss` the payload of a full segment; `settings` are the sysctls that the core's
+    /// `Switches` names, and `ecn_option`. A ValueError says what is wrong.
     #[new]
     fn new(
         cc: &str,
         ecn: &str,
         mss: u32,
         timestamps: bool,
-        accecn_option: u8,
-        ecn_fallback: bool,
-        slow_start_after_idle: bool,
+        settings: &Bound<'_, PyDict>,
     ) -> PyResult<Endpoint> {
+        let setting = |key| get::<u32>(settings, key).map(|value| value.unwrap_or(0));
         let ecn = match ecn {
             "off" => EcnSupport::Off,
             "classic" => EcnSupport::Classic,
@@ -54,13 +54,16 @@ impl Endpoint {
             switches: Switches {
                 timestamps,
                 accecn_option: false,
-                slow_start_after_idle,
-                ecn_fallback,
+                slow_start_after_idle: setting("slow_start_after_idle")? > 0,
+                ecn_fallback: setting("ecn_fallback")? > 0,
+                least_burst: setting("min_tso_segs")?,
+                paces: setting("paces")? > 0,
             },
         };
         let controller = parse(cc, &[]).map_err(|e| refused(e.to_string()))?;
+        let option = setting("ecn_option")? as u8;
         let cc = controller.build(Rng::stream(0, "controller", 0));
-        Ok(Endpoint(Mutex::new(endpoint::Endpoint::new(config, cc, accecn_option))))
+        Ok(Endpoint(Mutex::new(endpoint::Endpoint::new(config, cc, option))))
     }
 
     /// Opens the connection, or waits for a peer that does.
@@ -82,6 +85,10 @@ impl Endpoint {
     fn finish(&mut self, now: u64) {
         self.end().finish(Time(now));
     }
+    /// Another `tcp_ecn_option`.
+    fn set_option(&mut self, setting: u8) {
+        self.end().set_option(setting);
+    }
     fn abort(&mut self) {
         self.end().sender.abort();
     }
@@ -102,8 +109,11 @@ impl Endpoint {
     }
 
     /// What `tcp_info` would tell of the sending side.
-    fn info<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+    fn info<'py>(&mut self, py: Python<'py>, now: u64) -> PyResult<Bound<'py, PyDict>> {
         let d = PyDict::new(py);
+        let (busy, limited) = self.end().times(Time(now));
+        d.set_item("busy_time", busy.as_micros())?;
+        d.set_item("rwnd_limited", limited.as_micros())?;
         let mut result = Ok(());
         self.end().sender.info(&mut |name, value| {
             if let Err(e) = d.set_item(name, value) {
@@ -125,14 +135,15 @@ impl Endpoint {
     }
 }
 
+fn get<'py, T>(d: &Bound<'py, PyDict>, key: &str) -> PyResult<Option<T>>
+where
+    T: for<'a> FromPyObject<'a, 'py>,
+    for<'a> <T as FromPyObject<'a, 'py>>::Error: Into<PyErr>,
+{
+    d.get_item(key)?.map(|v| v.extract().map_err(Into::into)).transpose()
+}
+
 fn read(d: &Bound<'_, PyDict>) -> PyResult<Arrival> {
-    fn get<'py, T>(d: &Bound<'py, PyDict>, key: &str) -> PyResult<Option<T>>
-    where
-        T: for<'a> FromPyObject<'a, 'py>,
-        for<'a> <T as FromPyObject<'a, 'py>>::Error: Into<PyErr>,
-    {
-        d.get_item(key)?.map(|v| v.extract().map_err(Into::into)).transpose()
-    }
     let time = |ms: u64| Time::ZERO + Span::from_millis(ms);
     let flag = |key| Ok::<bool, PyErr>(get(d, key)?.unwrap_or(false));
     let blocks: Vec<(u32, u32)> = get(d, "blocks")?.unwrap_or_default();

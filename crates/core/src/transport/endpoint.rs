@@ -66,6 +66,25 @@ pub struct Endpoint {
     timestamps: bool,
     /// Of its SYN or SYN/ACK.
     handshake: Ecn,
+    busy: Stopwatch,
+    window_limited: Stopwatch,
+}
+
+/// For how long something has been so.
+#[derive(Copy, Clone, Debug, Default)]
+struct Stopwatch {
+    since: Option<Time>,
+    total: Span,
+}
+
+impl Stopwatch {
+    fn set(&mut self, now: Time, is_so: bool) {
+        self.total = self.read(now);
+        self.since = is_so.then_some(now);
+    }
+    fn read(&self, now: Time) -> Span {
+        self.since.map_or(self.total, |since| self.total + now.since(since))
+    }
 }
 
 impl Endpoint {
@@ -87,6 +106,8 @@ impl Endpoint {
             watch: Watch::new(option, falls_back),
             timestamps,
             handshake: fields.handshake,
+            busy: Stopwatch::default(),
+            window_limited: Stopwatch::default(),
         }
     }
 
@@ -281,6 +302,9 @@ impl Endpoint {
 
     /// Takes what the ends have sent. Data acknowledge, so that no ACK follows them.
     fn collect(&mut self, now: Time) {
+        let (is_busy, is_limited) = self.sender.is_busy();
+        self.busy.set(now, is_busy);
+        self.window_limited.set(now, is_limited);
         let packets = std::mem::take(&mut self.out.packets);
         let has_data = packets.iter().any(|p| p.flags.has(Flags::DATA));
         for mut packet in packets {
@@ -315,6 +339,17 @@ impl Endpoint {
     /// What was sent since the last call.
     pub fn take_sent(&mut self) -> Vec<Sent> {
         std::mem::take(&mut self.sent)
+    }
+
+    /// `tcpi_busy_time` and `tcpi_rwnd_limited`.
+    pub fn times(&self, now: Time) -> (Span, Span) {
+        (self.busy.read(now), self.window_limited.read(now))
+    }
+
+    /// Another `tcp_ecn_option` from now on.
+    pub fn set_option(&mut self, setting: u8) {
+        self.watch.setting = setting;
+        self.follow_watch();
     }
 
     pub fn mode(&self) -> EcnMode {

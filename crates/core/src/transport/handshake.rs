@@ -31,7 +31,15 @@ pub fn syn(
     p
 }
 
-/// When to give up waiting for an answer after so many earlier `tries`.
+/// The wait for an answer to a SYN doubles after so many repetitions (Linux `tcp_syn_linear_timeouts`).
+const LINEAR: u32 = 4;
+
+/// When to give up waiting for an answer to a SYN after so many earlier `tries`.
+pub fn syn_expiry(now: Time, tries: u32) -> Time {
+    expiry(now, tries.saturating_sub(LINEAR))
+}
+
+/// The same of a SYN/ACK.
 pub fn expiry(now: Time, tries: u32) -> Time {
     wheel::expiry(now, TIMEOUT * (1 << tries.min(6)))
 }

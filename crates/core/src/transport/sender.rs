@@ -77,6 +77,10 @@ pub struct Switches {
     pub slow_start_after_idle: bool,
     /// `tcp_ecn_fallback`: a path that changes the ECN field as no queue does gets no ECT.
     pub ecn_fallback: bool,
+    /// `tcp_min_tso_segs`, where it is more than the controller's.
+    pub least_burst: u32,
+    /// Segments leave at the pacing rate whatever the controller wants, as with `fq` in the host.
+    pub paces: bool,
 }
 
 impl Default for Switches {
@@ -86,6 +90,8 @@ impl Default for Switches {
             accecn_option: true,
             slow_start_after_idle: true,
             ecn_fallback: true,
+            least_burst: 0,
+            paces: false,
         }
     }
 }

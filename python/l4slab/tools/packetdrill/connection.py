@@ -39,7 +39,17 @@ class Sysctls:
         return self.values.get("congestion_control", "cubic")
 
 
-_DEFAULTS = {"ecn": "0", "timestamps": "1", "sack": "1", "slow_start_after_idle": "0", "ecn_option": "2", "ecn_fallback": "1"}
+_SWITCHES = ("slow_start_after_idle", "ecn_option", "ecn_fallback", "min_tso_segs", "paces")
+_DEFAULTS = {
+    "ecn": "0",
+    "timestamps": "1",
+    "sack": "1",
+    "slow_start_after_idle": "0",
+    "ecn_option": "2",
+    "ecn_fallback": "1",
+    "min_tso_segs": "2",
+    "paces": "0",
+}
 _ASKS = {0: "off", 1: "classic", 2: "off", 3: "accecn", 4: "classic", 5: "off"}
 _ACCEPTS = {0: "off", 1: "classic", 2: "classic", 3: "accecn", 4: "accecn", 5: "accecn"}
 
@@ -83,9 +93,7 @@ class Connection:
             ecn,
             mss - _STAMPS_LENGTH * self.has_stamps,
             self.has_stamps,
-            sysctls.number("ecn_option"),
-            sysctls.number("ecn_fallback") > 0,
-            sysctls.number("slow_start_after_idle") > 0,
+            {name: sysctls.number(name) for name in _SWITCHES},
         )
         self.first = (peer.seq if peer is not None else 0) + 1
         self.stamps = Stamps()
@@ -233,11 +241,11 @@ class Connection:
             segments = self.end.received()[1]
         return self.has_fin and segments == len(self.their_ends)
 
-    def info(self) -> dict[str, int]:
+    def info(self, now_ns: int) -> dict[str, int]:
         """`tcp_info`, with `tcpi_` before each name."""
         _, _, mode = self.end.received()
         options = 1 * self.has_stamps + 2 + 4 * (self.peer.wscale is not None) + 8 * (mode != "off")
-        told = {f"tcpi_{name}": value for name, value in self.end.info().items()}
+        told = {f"tcpi_{name}": value for name, value in self.end.info(now_ns).items()}
         return told | {"tcpi_options": options, "tcpi_bytes_received": self.received()}
 
 

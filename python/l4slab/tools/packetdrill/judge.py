@@ -57,7 +57,7 @@ class _Run:
     def step(self, number: int, event: Event) -> None:
         self.place = number
         kind, what = event.when.kind, event.what
-        is_anchored = kind == "at"
+        is_anchored = isinstance(what, Segment) and what.inbound
         begin = 0.0
         if event.when.relative or kind == "any":
             begin = self.before if is_anchored and self.is_anchored else self.now
@@ -68,7 +68,7 @@ class _Run:
         else:
             self._advance(max(at, self.now))
             self._do(what, begin)
-        self.before, self.is_anchored = (at if kind == "at" else self.now), is_anchored
+        self.before, self.is_anchored = (at if kind != "any" else self.now), is_anchored
 
     def _advance(self, until: float) -> None:
         self.now = max(self.now, until)
@@ -103,11 +103,15 @@ class _Run:
             case Foreign():
                 raise NotApplicable(f"a packet of another protocol or with urgent data: {what.text.strip()}")
         self._collect()
+        self.sockets.look()
 
     def _shell(self, text: str) -> None:
         for line in re.split(r"[\n;]|&&", text.replace("\\\n", " ")):
             words = line.split("#")[0].split()
-            if not words or any(words[0].endswith(name) for name in _WITHOUT_EFFECT):
+            if not words or any(words[0].endswith(name) for name in _WITHOUT_EFFECT) or line.strip() in _AS_BY_DEFAULT:
+                continue
+            if words[0] == "tc":
+                self._set_queue(words)
                 continue
             pairs = re.findall(r"(?:net[./]ipv4[./])tcp_(\w+)=(\"[^\"]*\"|'[^']*'|\S+)", line)
             if not pairs:
@@ -117,22 +121,30 @@ class _Run:
             for name, value in pairs:
                 self._set(name, value.strip("\"'"))
 
+    def _set_queue(self, words: Sequence[str]) -> None:
+        """`fq` paces what the host sends. A `pfifo` without a limit does nothing to it."""
+        if words[-2:] != ["root", "fq"] and words[-2:] != ["root", "pfifo"]:
+            raise NotApplicable(f"a queue in the host: {' '.join(words)}")
+        self.sysctls = Sysctls({**self.sysctls.values, "paces": str(int(words[-1] == "fq"))})
+
     def _set(self, name: str, value: str) -> None:
         if name not in _SETTINGS and name not in _SETTINGS_WITHOUT_EFFECT:
             raise NotApplicable(f"the setting tcp_{name}={value}")
         self.sysctls = Sysctls({**self.sysctls.values, name: value})
+        if name == "ecn_option" and self.sockets.connection is not None:
+            self.sockets.connection.end.set_option(int(value))
 
     def _code(self, text: str) -> None:
         connection = self.sockets.connection
         if connection is None:
             raise Failed("code without a connection")
-        self.names |= connection.info() | {"tcpi_state": self.sockets.state()}
+        self.names |= connection.info(self.ns) | {"tcpi_state": self.sockets.state()}
         lines = text.split("\n")
         first = next((line for line in lines if line.strip()), "")
         indent = len(first) - len(first.lstrip())
         source = "\n".join(line[indent:] if not line[:indent].strip() else line for line in lines)
         try:
-            exec(source, self.names)  # noqa: S102
+            exec(source + "\n\n", self.names)  # noqa: S102
         except AssertionError as error:
             raise Failed(f"the assertion does not hold: {error}") from None
         except NameError as error:
@@ -156,7 +168,6 @@ class _Run:
         if not is_any and not at - tolerance <= when <= until + tolerance:
             span = f"{at / 1e6:.6f}" + (f" to {until / 1e6:.6f}" if until > at else "")
             raise Failed(f"{_show(want)} was expected at {span} s, and came at {when / 1e6:.6f} s")
-        self._advance(max(self.now, at if not is_any else 0))
 
     def _wait(self, latest: float) -> None:
         """Until there is a packet, or it is too late for one."""
@@ -239,13 +250,14 @@ def _show(one: Segment) -> str:
 
 
 _FIELDS = ("noecn", "ect0", "ect1", "ce")
-_SETTINGS = ("congestion_control", "ecn", "timestamps", "sack", "slow_start_after_idle", "ecn_option", "ecn_fallback")
+_SETTINGS = ("congestion_control", "ecn", "timestamps", "sack", "slow_start_after_idle", "ecn_option", "ecn_fallback", "min_tso_segs")
 _SETTINGS_WITHOUT_EFFECT = (
-    "min_tso_segs", "tso_win_divisor", "early_retrans", "rmem", "wmem", "pacing_ss_ratio", "pacing_ca_ratio",
+    "tso_win_divisor", "early_retrans", "rmem", "wmem", "pacing_ss_ratio", "pacing_ca_ratio",
     "invalid_ratelimit", "ecn_option_beacon", "mtu_probing", "notsent_lowat", "fack", "dsack", "syn_retries",
     "synack_retries", "reordering", "recovery", "frto", "no_metrics_save",
 )  # fmt: skip
-_WITHOUT_EFFECT = ("defaults.sh", "tc", "sysctl_reset")
+_WITHOUT_EFFECT = ("defaults.sh",)
+_AS_BY_DEFAULT = ("echo 3 > /sys/module/tcp_cubic/parameters/hystart_detect",)
 _NAMES = {
     **{f"TCP_CA_{name}": n for n, name in enumerate(("Open", "Disorder", "CWR", "Recovery", "Loss"))},
     **{

@@ -39,7 +39,7 @@ _FLAGS = {
 }  # fmt: skip
 _IGNORED_OPTIONS = {
     "SO_REUSEADDR", "SO_SNDBUF", "SO_RCVBUF", "TCP_NODELAY", "SO_ERROR", "SO_PRIORITY", "SO_KEEPALIVE", "IP_FREEBIND",
-    "SO_MARK", "TCP_SYNCNT",
+    "SO_MARK", "TCP_SYNCNT", "IP_TOS", "IP_MTU_DISCOVER",
 }  # fmt: skip
 
 
@@ -98,7 +98,7 @@ class Sockets:
         if not c.end.is_established():
             return 2 if c.is_client else 3
         shut = self.owner is not None and (self.owner.closed or self.owner.shut)
-        acked = c.end.info()["unacked"] == 0
+        acked = c.end.info(self.run.ns)["unacked"] == 0
         if c.has_ended():
             return (7 if acked else 9) if shut else 8
         return (5 if acked else 4) if shut else 1

@@ -51,7 +51,7 @@ impl Receiver {
         p.tsval = Stamp::of(now);
         out.push(p);
         c.syn_sent = now;
-        self.client_at = handshake::expiry(now, c.tries);
+        self.client_at = handshake::syn_expiry(now, c.tries);
         c.tries += 1;
     }
 

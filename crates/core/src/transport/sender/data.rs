@@ -31,7 +31,8 @@ impl Data {
             left: Data::whole(config),
             stream: config.stream.then(Box::default),
             queue: SendQueue::default(),
-            receive_window: config.receive_window,
+            // One segment is always outstanding.
+            receive_window: config.receive_window.map(|bytes| bytes.max(config.mtu.into())),
             sent_at: Time::ZERO,
             written_at: Time::NEVER,
             fin_is_due: false,

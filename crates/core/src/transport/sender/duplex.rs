@@ -10,9 +10,13 @@ use crate::time::Time;
 impl Sender {
     /// The peer offers so many bytes from its ACK on.
     pub fn offer_window(&mut self, bytes: u64) {
-        self.data.receive_window = Some(bytes);
+        let widest = match self.data.receive_window {
+            Some(_) => self.data.max_window_kib,
+            None => 0,
+        };
         let kib = u16::try_from(bytes / 1024).unwrap_or(u16::MAX);
-        self.data.max_window_kib = self.data.max_window_kib.max(kib);
+        self.data.max_window_kib = widest.max(kib);
+        self.data.receive_window = Some(bytes);
     }
 
     /// The application closes: the FIN leaves behind what it has written.
@@ -21,6 +25,12 @@ impl Sender {
             self.data.fin_is_due = self.data.left == 0;
             self.transmit(now, out);
         }
+    }
+
+    /// Something is outstanding or waits to be sent; and it waits for the peer's window.
+    pub fn is_busy(&self) -> (bool, bool) {
+        let is_busy = self.board.packets_out() > 0 || self.data.is_there();
+        (is_busy, self.data.is_there() && self.receiver_room() == 0)
     }
 
     /// Nothing is sent any more.

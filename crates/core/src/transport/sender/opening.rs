@@ -54,7 +54,7 @@ impl Sender {
     pub(super) fn send_syn(&mut self, now: Time, out: &mut Outbox) {
         let (c, field) = (&self.config, self.constants.ecn.handshake_field());
         out.push(handshake::syn(now, c.flow, c.group, c.ecn, field, self.timers.syn_tries));
-        self.timers.await_handshake(now);
+        self.timers.await_handshake(handshake::syn_expiry(now, self.timers.syn_tries));
     }
 
     pub(super) fn on_syn_ack(&mut self, now: Time, pkt: &Packet, out: &mut Outbox) {
@@ -128,7 +128,10 @@ impl Sender {
             self.cc = Cc::Other(other);
             self.constants = self.cc.constants();
         }
-        self.pacing.is_on = self.cc.pace().rate.is_some() || self.config.pace_bps.is_some();
+        self.pacing.is_on = self.cc.pace().rate.is_some()
+            || self.config.pace_bps.is_some()
+            || self.config.switches.paces;
+        self.pacing.least_burst = self.config.switches.least_burst;
         if let Some(bps) = self.config.pace_bps {
             self.pacing.cap(bps, &self.win);
         }

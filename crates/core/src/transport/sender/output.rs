@@ -36,7 +36,7 @@ impl Sender {
         let Some(bytes) = self.data.receive_window else {
             return u32::MAX;
         };
-        let segments = (bytes / u64::from(self.win.mss)).max(1);
+        let segments = bytes / u64::from(self.win.mss);
         segments.saturating_sub(u64::from(self.board.nxt - self.board.una)) as u32
     }
 
@@ -103,7 +103,13 @@ impl Sender {
         let half = u64::from(self.data.max_window_kib) * 1024 / 2;
         let unwritten =
             self.data.left.div_ceil(mss).saturating_sub(u64::from(self.data.queue.waiting()));
-        let leaves = if self.board.nxt == 0 { INITIAL_WINDOW } else { 0 };
+        let leaves = match self.data.queue.waiting() {
+            _ if self.board.nxt == 0 => INITIAL_WINDOW,
+            0 if self.data.stream.is_some() => {
+                self.win.cwnd.saturating_sub(self.board.in_flight())
+            }
+            _ => 0,
+        };
         self.data.queue.write(&Write {
             segments: u32::try_from(unwritten).unwrap_or(u32::MAX),
             until: NOTSENT_LOWAT.div_ceil(mss) as u32,
@@ -300,7 +306,7 @@ impl Sender {
             n += 1;
             ends_chunk = self.data.queue.pushes(n);
             self.data.fin_is_due = false;
-            self.send_run(now, 0, 1, false, out);
+            self.send_fin(now, out);
         }
         if rest > 0 && n < quota {
             n += 1;
@@ -329,6 +335,15 @@ impl Sender {
         self.pacing.count(segments);
         self.data.sent_at = now;
         self.pacing.charge(now, bytes);
+    }
+
+    /// Sends a FIN alone. With RFC 3168 only data are ECT (Linux `tcp_ecn_send`).
+    fn send_fin(&mut self, now: Time, out: &mut Outbox) {
+        let first = out.packets.len();
+        self.send_run(now, 0, 1, false, out);
+        if self.ecn.mode == EcnMode::Classic && self.constants.ecn != EcnWish::Ect0Runs {
+            out.packets[first].ecn = Ecn::NotEct.into();
+        }
     }
 
     /// Sends the end of a transfer, which is not a full segment.

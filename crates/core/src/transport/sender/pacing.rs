@@ -26,8 +26,9 @@ pub struct Pacing {
     limit: u64,
     /// Bytes of payload per second.
     pub rate: u64,
-    /// Segments per burst.
+    /// Segments per burst, and the least of them that the host allows.
     pub burst: u32,
+    pub least_burst: u32,
     /// When the next segment may leave (paced), or the last one left.
     pub clock: Time,
     /// When a segment that waits for the clock leaves.
@@ -43,6 +44,7 @@ impl Default for Pacing {
             limit: u64::MAX,
             rate: u64::MAX,
             burst: u32::MAX,
+            least_burst: 0,
             clock: Time::ZERO,
             wake_at: Time::NEVER,
             sent: 0,
@@ -106,7 +108,9 @@ impl Pacing {
         self.rate = rate.min(self.limit);
         self.burst = match pace.burst {
             Burst::Exactly(segments) => segments,
-            Burst::AtLeast(segments) => self.autosize(rtt.min_us(), win.mss).max(segments),
+            Burst::AtLeast(segments) => {
+                self.autosize(rtt.min_us(), win.mss).max(segments).max(self.least_burst)
+            }
         };
     }
 

@@ -7,6 +7,7 @@ use crate::element::Outbox;
 use crate::packet::{Flags, Packet, SYN_FRAME, TcpBits};
 use crate::time::Time;
 use crate::transport::ecn::{self, EcnMode};
+use crate::transport::handshake;
 
 impl Sender {
     /// Waits for a client that opens the connection at `now`.
@@ -88,6 +89,6 @@ impl Sender {
         p.bits = self.ecn.answer;
         p.stamp = now;
         out.push(p);
-        self.timers.await_handshake(now);
+        self.timers.await_handshake(handshake::expiry(now, self.timers.syn_tries));
     }
 }

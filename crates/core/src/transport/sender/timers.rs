@@ -76,9 +76,9 @@ impl Timers {
     pub fn clear(&mut self) {
         self.set(Timer::Off, Time::NEVER);
     }
-    /// A SYN or SYN/ACK leaves, and is waited for.
-    pub fn await_handshake(&mut self, now: Time) {
-        self.set(Timer::Syn, handshake::expiry(now, self.syn_tries));
+    /// A SYN or SYN/ACK leaves, and an answer is waited for until then.
+    pub fn await_handshake(&mut self, until: Time) {
+        self.set(Timer::Syn, until);
         self.syn_tries += 1;
     }
     #[inline(always)]
