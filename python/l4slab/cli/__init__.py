@@ -33,6 +33,7 @@ from l4slab.cli import (
     outcomes,
     running,
     schema,
+    scripts,
     searching,
     stacks,
     start,
@@ -45,7 +46,7 @@ _GROUPS = {
     "Run": (running.run, running.reproduce, live.live, bottleneck.bottleneck, bottleneck.replay),
     "Results": (folders.status, folders.report, outcomes.compare, outcomes.export),
     "Questions": (advising.advise, checking.check, searching.search, agreeing.agree, matrix.matrix),
-    "Machine": (machine.doctor, machine.linux, machine.bisect, stacks.stacks),
+    "Machine": (machine.doctor, machine.linux, scripts.packetdrill, machine.bisect, stacks.stacks),
 }
 _WITH_PROGRESS = (
     running.run,

@@ -181,22 +181,7 @@ def test(
         results.append(result)
         print(tap.lines(len(results), result), flush=True)
     print(f"# {tap.count(results)}", flush=True)
-    outputs.write(
-        lambda: verdicts.Outcome(
-            "linux test",
-            tap.count(results),
-            [
-                verdicts.Verdict(
-                    one.test.name,
-                    "\n".join(one.details()) or one.why,
-                    "skipped" if one.status == "skip" else one.status,
-                    one.test.group,
-                    measured=one.why,
-                )
-                for one in results
-            ],
-        )
-    )
+    outputs.write(lambda: verdicts.of_tests("linux test", tap.count(results), results))
     return int(any(one.status == "fail" for one in results))
 
 

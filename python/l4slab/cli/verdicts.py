@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from xml.etree import ElementTree
 
 import click
@@ -20,6 +20,9 @@ import click
 from l4slab.base.errors import InputError, L4slabError
 from l4slab.base.paths import unwritable
 from l4slab.cli import options
+
+if TYPE_CHECKING:
+    from l4slab.tools.kerneltests import Result
 
 # A failed run is an error. A verdict that is undecided or skipped never makes the exit status 1.
 Status = Literal["fail", "error", "pass", "undecided", "skipped"]
@@ -144,6 +147,21 @@ def write(file: Path, text: str, mode: Literal["w", "a"] = "w") -> None:
             opened.write(text)
     except OSError as error:
         raise unwritable(file, error) from None
+
+
+def of_tests(command: str, counts: str, results: Sequence[Result]) -> Outcome:
+    """Of tests, each with its repetitions."""
+    verdicts = [
+        Verdict(
+            one.test.name,
+            "\n".join(one.details()) or one.why,
+            "skipped" if one.status == "skip" else one.status,
+            one.test.group,
+            measured=one.why,
+        )
+        for one in results
+    ]
+    return Outcome(command, counts, verdicts)
 
 
 def junit(outcome: Outcome) -> str:

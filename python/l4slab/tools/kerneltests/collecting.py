@@ -17,7 +17,7 @@ def collect(names: Sequence[str], kernel: str, source: Path | None, told: Told) 
     """The tests of these files and folders, of the folder with the kernel's own tests where nothing here has that name.
     `source` is that of packetdrill. Raises InputError.
     """
-    files = list(dict.fromkeys(file for name in names for file in _files(_place(name, kernel))))
+    files = list(dict.fromkeys(file for name in names for file in _files(place(name, kernel))))
     program = None
     if any(file.suffix == packetdrill.SUFFIX for file in files):
         program = packetdrill.find(source, told)
@@ -31,7 +31,8 @@ def collect(names: Sequence[str], kernel: str, source: Path | None, told: Told) 
     return tests
 
 
-def _place(name: str, kernel: str) -> Path:
+def place(name: str, kernel: str) -> Path:
+    """A file or folder here, or else among the tests of the kernel's source. Raises InputError."""
     if (path := Path(name)).exists():
         return path.absolute()
     theirs = kernels.folder_of(kernel) / "source" / _SELFTESTS

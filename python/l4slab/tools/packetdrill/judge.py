@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
+from l4slab.tools.kerneltests import Status
 from l4slab.tools.packetdrill.connection import START_NS, Connection, NotApplicable, Sysctls
 from l4slab.tools.packetdrill.script import Call, Code, Event, Foreign, Options, Script, Segment, Shell
 from l4slab.tools.packetdrill.sockets import Failed, Sockets
@@ -18,15 +19,8 @@ _PATIENCE_US = 100e6
 """How long a packet is waited for that may come at any time."""
 
 
-@dataclass
-class Verdict:
-    status: str
-    line: int = 0
-    why: str = ""
-
-
-def judge(script: Script) -> Verdict:
-    """pass, fail or skip (not applicable), with the line that says why."""
+def judge(script: Script) -> tuple[Status, int, str]:
+    """pass, fail or skip (not applicable), and the line that says why."""
     run = _Run(script)
     event: Event | None = None
     try:
@@ -34,10 +28,10 @@ def judge(script: Script) -> Verdict:
             run.step(number, event)
         run.finish()
     except NotApplicable as why:
-        return Verdict("skip", event.line if event else 0, str(why))
+        return "skip", event.line if event else 0, str(why)
     except Failed as why:
-        return Verdict("fail", event.line if event else 0, str(why))
-    return Verdict("pass")
+        return "fail", event.line if event else 0, str(why)
+    return "pass", 0, ""
 
 
 class _Run:
