@@ -1,6 +1,6 @@
 """The simulator's core, written in Rust (crates/py)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, NotRequired, TypedDict
 
@@ -413,6 +413,40 @@ def replay_log(path: Path) -> str:
 def version() -> str: ...
 def source_hash() -> str:
     """32 hex digits that change with the sources of the core, and with nothing else."""
+
+class Endpoint:
+    """A host's end of a connection under a clock from outside, ns, for packetdrill."""
+
+    def __init__(self, cc: str, ecn: str, mss: int, timestamps: bool, settings: Mapping[str, int]) -> None:
+        """`ecn` is off, classic or accecn; `mss` the payload of a full segment, bytes. Raises ValueError."""
+
+    def start(self, now: int, is_client: bool) -> None:
+        """Open the connection, or wait for a peer that does."""
+
+    def run(self, until: int) -> None:
+        """Let time pass, exclusively."""
+
+    def deadline(self) -> int:
+        """When something is to happen without anybody."""
+
+    def write(self, now: int, bytes: int) -> None: ...
+    def finish(self, now: int) -> None: ...
+    def abort(self) -> None: ...
+    def set_option(self, setting: int) -> None:
+        """Another `tcp_ecn_option`."""
+
+    def is_established(self) -> bool: ...
+    def arrive(self, now: int, arrival: Mapping[str, Any]) -> None:
+        """A packet, by the fields of the core's `Arrival`. Raises TypeError."""
+
+    def take_sent(self) -> list[dict[str, Any]]:
+        """What was sent since the last call."""
+
+    def info(self, now: int) -> dict[str, int]:
+        """Fields of `tcp_info` without `tcpi_`."""
+
+    def received(self) -> tuple[int, int, str]:
+        """Bytes that have arrived, segments in sequence, and how ECN was negotiated."""
 
 class Steps:
     """A run that goes on in steps, while somebody outside holds the window of a flow (cc = "held-ect1#steps" or

@@ -212,7 +212,7 @@ impl Endpoint {
             self.receiver.expect_field(arrival.field);
         }
         if arrival.is_syn || arrival.ack.is_some() {
-            self.sender.offer_window(arrival.window);
+            self.sender.offer_window(now, arrival.window);
             if self.sender.is_established() && arrival.option.is_some() {
                 self.watch.note_option(true);
                 self.follow_watch();
@@ -303,6 +303,7 @@ impl Endpoint {
     /// Takes what the ends have sent. Data acknowledge, so that no ACK follows them.
     fn collect(&mut self, now: Time) {
         let (is_busy, is_limited) = self.sender.is_busy();
+        self.sender.watch_window(now);
         self.busy.set(now, is_busy);
         self.window_limited.set(now, is_limited);
         let packets = std::mem::take(&mut self.out.packets);

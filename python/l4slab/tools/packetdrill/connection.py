@@ -18,7 +18,8 @@ START_NS = 16_384_000_000
 """The core's time when a script begins, on a tick of each level of the kernel's timers."""
 _OWN_MSS, _OWN_WSCALE = 1460, 8
 _STAMPS_LENGTH = 12
-_FIELDS = {"noecn": 0, "ect1": 1, "ect0": 2, "ce": 3}
+# ECN fields as scripts write them.
+FIELDS = {"noecn": 0, "ect1": 1, "ect0": 2, "ce": 3}
 
 
 class NotApplicable(Exception):
@@ -181,7 +182,7 @@ class Connection:
 
     @staticmethod
     def _field(word: str) -> int:
-        return next((number for name, number in _FIELDS.items() if name in word.split(",")), 0)
+        return next((number for name, number in FIELDS.items() if name in word.split(",")), 0)
 
     # --- out -----------------------------------------------------------------------------------
 
@@ -195,7 +196,7 @@ class Connection:
         accecn = None if option is None else dict(zip(("e0b", "ceb", "e1b"), option, strict=True))
         stamps = (sent["tsval_ms"], sent["echo_ms"])
         if sent["is_syn"]:
-            return self._syn(flags, accecn, stamps)
+            return self._syn(flags, self._word(sent), accecn, stamps)
         seq, length = self._place(sent)
         flags += "F" * sent["is_fin"] + "P" * sent["is_pushed"] + "."
         ack = self._begin(sent["ack"])
@@ -203,7 +204,7 @@ class Connection:
         options = Options(stamps=stamps if self.has_stamps else None, sack=sack, accecn=accecn)
         return Segment(False, flags, seq, length, ack, None, self._word(sent), options)
 
-    def _syn(self, flags: str, accecn: Mapping[str, int] | None, stamps: tuple[int, int]) -> Segment:
+    def _syn(self, flags: str, field: str, accecn: Mapping[str, int] | None, stamps: tuple[int, int]) -> Segment:
         is_scaled = self.is_client or self.peer.wscale is not None
         options = Options(
             mss=_OWN_MSS,
@@ -213,8 +214,8 @@ class Connection:
             accecn=accecn,
         )
         if self.is_client:
-            return Segment(False, f"S{flags}", 0, 0, None, None, "", options)
-        return Segment(False, f"S{flags}.", 0, 0, self.first, None, "", options)
+            return Segment(False, f"S{flags}", 0, 0, None, None, field, options)
+        return Segment(False, f"S{flags}.", 0, 0, self.first, None, field, options)
 
     def _place(self, sent: Mapping[str, Any]) -> tuple[int, int]:
         """Sequence number and payload."""
@@ -222,11 +223,13 @@ class Connection:
         begin = self.own_ends[seq - 1] if seq else 1
         if sent["is_data"] and seq == len(self.own_ends):
             self.own_ends.append(begin + length + sent["is_fin"])
-        return begin, length
+        # A probe of the window repeats what is acknowledged.
+        is_probe = sent["is_again"] and not sent["is_data"]
+        return begin - is_probe, length
 
     @staticmethod
     def _word(sent: Mapping[str, Any]) -> str:
-        return next(name for name, number in _FIELDS.items() if number == sent["field"])
+        return next(name for name, number in FIELDS.items() if number == sent["field"])
 
     # --- for the application -------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from l4slab.tools.kerneltests import Status
-from l4slab.tools.packetdrill.connection import START_NS, Connection, NotApplicable, Sysctls
+from l4slab.tools.packetdrill.connection import FIELDS, START_NS, NotApplicable, Sysctls
 from l4slab.tools.packetdrill.script import Call, Code, Event, Foreign, Options, Script, Segment, Shell
 from l4slab.tools.packetdrill.sockets import Failed, Sockets
 
@@ -200,9 +200,9 @@ class _Run:
                 return name if name != "bits" else "AE, CWR and ECE"
         if want.ack is not None and want.ack != got.ack:
             return "ack"
-        if want.ecn and want.ecn.split(",")[-1].strip() in _FIELDS and want.ecn.split(",")[-1].strip() != got.ecn:
-            if not got.has("S"):
-                return "ECN field"
+        field = want.ecn.split(",")[-1].strip()
+        if field in FIELDS and field != got.ecn:
+            return "ECN field"
         return None if want.options is None else self._option_difference(want.options, got.options or Options())
 
     def _option_difference(self, want: Options, got: Options) -> str | None:
@@ -243,8 +243,16 @@ def _show(one: Segment) -> str:
     return " ".join(words) + (f" <{','.join(told)}>" if told else "")
 
 
-_FIELDS = ("noecn", "ect0", "ect1", "ce")
-_SETTINGS = ("congestion_control", "ecn", "timestamps", "sack", "slow_start_after_idle", "ecn_option", "ecn_fallback", "min_tso_segs")
+_SETTINGS = (
+    "congestion_control",
+    "ecn",
+    "timestamps",
+    "sack",
+    "slow_start_after_idle",
+    "ecn_option",
+    "ecn_fallback",
+    "min_tso_segs",
+)
 _SETTINGS_WITHOUT_EFFECT = (
     "tso_win_divisor", "early_retrans", "rmem", "wmem", "pacing_ss_ratio", "pacing_ca_ratio",
     "invalid_ratelimit", "ecn_option_beacon", "mtu_probing", "notsent_lowat", "fack", "dsack", "syn_retries",
@@ -256,7 +264,7 @@ _NAMES = {
     **{f"TCP_CA_{name}": n for n, name in enumerate(("Open", "Disorder", "CWR", "Recovery", "Loss"))},
     **{
         f"TCPI_OPT_{name}": 1 << n
-        for n, name in enumerate(("TIMESTAMPS", "SACK", "WSCALE", "ECN", "ECN_SEEN", "SYN_DATA", "USEC_TS", "TFO_CHILD"))
+        for n, name in enumerate(("TIMESTAMPS", "SACK", "WSCALE", "ECN", "ECN_SEEN", "SYN_DATA"))
     },
     **{
         f"TCP_{name}": n

@@ -17,7 +17,7 @@ from l4slab.tools.packetdrill.words import Word, split, words
 
 @dataclass(frozen=True)
 class When:
-    """When an event happens, us. `relative`: after the one before; `until`: the end of a range; `kind` "any": at any time."""
+    """When an event happens, us. `relative`: after the one before; `until`: the end of a range."""
 
     kind: Literal["at", "range", "any"]
     at: float = 0
@@ -75,11 +75,15 @@ class Call:
 
 @dataclass(frozen=True)
 class Shell:
+    """Commands of a shell."""
+
     text: str
 
 
 @dataclass(frozen=True)
 class Code:
+    """Python, with the names of `tcp_info`."""
+
     text: str
 
 
@@ -92,6 +96,8 @@ class Foreign:
 
 @dataclass(frozen=True)
 class Event:
+    """What is to happen, and when."""
+
     line: int
     when: When
     what: Segment | Call | Shell | Code | Foreign
@@ -99,10 +105,11 @@ class Event:
 
 @dataclass(frozen=True)
 class Script:
+    """A script with its options."""
+
     file: Path
     options: Mapping[str, str]
     events: Sequence[Event]
-    lines: Sequence[str]
 
 
 _ACE = {"E": 1, "W": 2, "A": 4}
@@ -130,7 +137,7 @@ def read(file: Path) -> Script:
     options = dict(reader.options())
     while (event := reader.event()) is not None:
         events.append(event)
-    return Script(file, options, events, text.splitlines())
+    return Script(file, options, events)
 
 
 class _Reader:
@@ -201,9 +208,7 @@ class _Reader:
         number = {key: int(found[key]) if found[key] else None for key in ("ack", "win")}
         flags = "" if found["flags"] == "-" else found["flags"]
         inbound, ecn = found["side"] == "<", (found["ecn"] or "").strip()
-        return Segment(
-            inbound, flags, int(found["seq"]), int(found["len"]), number["ack"], number["win"], ecn, options
-        )
+        return Segment(inbound, flags, int(found["seq"]), int(found["len"]), number["ack"], number["win"], ecn, options)
 
     def _options(self, text: str) -> Options:
         known: dict[str, object] = {}

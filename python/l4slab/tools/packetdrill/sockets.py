@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from l4slab.tools.packetdrill.connection import Connection, NotApplicable
-from l4slab.tools.packetdrill.script import Call, Segment
+from l4slab.tools.packetdrill.connection import Connection, NotApplicable, Sysctls
+from l4slab.tools.packetdrill.script import Call, Script, Segment
 from l4slab.tools.packetdrill.words import names
 
-if TYPE_CHECKING:
-    from l4slab.tools.packetdrill.judge import _Run
+
+class Run(Protocol):
+    """What sockets know of the run: the script and the place in it, the time in us and as the core has it."""
+
+    script: Script
+    place: int
+    now: float
+    tolerance: float
+    sysctls: Sysctls
+
+    @property
+    def ns(self) -> int: ...
 
 
 class Failed(Exception):
@@ -46,7 +56,7 @@ _IGNORED_OPTIONS = {
 class Sockets:
     """The host's sockets. One connection at a time is open."""
 
-    def __init__(self, run: _Run) -> None:
+    def __init__(self, run: Run) -> None:
         self.run = run
         self.sockets: dict[int, _Socket] = {}
         self.connection: Connection | None = None
@@ -170,7 +180,7 @@ class Sockets:
             self.sockets[call.result] = _Socket(blocks="SOCK_NONBLOCK" not in names(call.arguments[1]))
         return None, ""
 
-    def _do_bind(self, call: Call) -> tuple[int | None, str]:
+    def _do_bind(self, _: Call) -> tuple[int | None, str]:
         return 0, ""
 
     def _do_listen(self, call: Call) -> tuple[int | None, str]:

@@ -13,7 +13,8 @@ _PAIRS = {"(": ")", "[": "]", "{": "}"}
 
 def split(text: str, start: int) -> tuple[list[str], int] | None:
     """What stands between commas from `start` to the closing bracket that matches, and the place after it."""
-    parts, depth, begin, at = [], [")"], start, start
+    parts: list[str] = []
+    depth, begin, at = [")"], start, start
     while at < len(text):
         sign = text[at]
         if sign == '"':

@@ -2,14 +2,29 @@
 //! [`Endpoint`](crate::transport::endpoint::Endpoint).
 
 use super::recovery::CaState;
+use super::timers::Timer;
 use super::{Phase, Sender};
 use crate::ecn::Ecn;
 use crate::element::Outbox;
+use crate::packet::{ACK_FRAME, Flags, Packet};
 use crate::time::Time;
+use crate::transport::wheel;
 
 impl Sender {
     /// The peer offers so many bytes from its ACK on.
-    pub fn offer_window(&mut self, bytes: u64) {
+    pub fn offer_window(&mut self, now: Time, bytes: u64) {
+        if self.data.receive_window.is_some_and(|before| before != bytes)
+            && self.data.is_there()
+            && self.board.packets_out() == 0
+            && self.config.switches.slow_start_after_idle
+        {
+            // Linux `tcp_ack_update_window`.
+            self.restart_after_idle(now);
+        }
+        if bytes > 0 && self.timers.pending == Timer::Window {
+            self.timers.backoff = 0;
+            self.timers.clear();
+        }
         let widest = match self.data.receive_window {
             Some(_) => self.data.max_window_kib,
             None => 0,
@@ -25,6 +40,25 @@ impl Sender {
             self.data.fin_is_due = self.data.left == 0;
             self.transmit(now, out);
         }
+    }
+
+    /// While the window is closed and nothing is outstanding, the peer is asked for it, at intervals that double
+    /// (RFC 9293, 3.8.6.1).
+    pub fn watch_window(&mut self, now: Time) {
+        let (_, is_closed) = self.is_busy();
+        if is_closed && self.board.packets_out() == 0 && self.timers.pending == Timer::Off {
+            self.timers.backoff = 0;
+            self.timers.set(Timer::Window, wheel::expiry(now, self.rto()));
+        }
+    }
+
+    /// Asks with what has been acknowledged already.
+    pub(super) fn probe_window(&mut self, now: Time, out: &mut Outbox) {
+        let flags = Flags::RETRANSMISSION;
+        let (flow, group) = (self.config.flow, self.config.group);
+        out.push(Packet::new(flow, group, flags, ACK_FRAME, Ecn::NotEct));
+        self.timers.backoff += 1;
+        self.timers.set(Timer::Window, wheel::expiry(now, self.rto()));
     }
 
     /// Something is outstanding or waits to be sent; and it waits for the peer's window.

@@ -20,6 +20,8 @@ pub(super) enum Timer {
     /// Segments may still be reordered rather than lost.
     Reordering,
     TailProbe,
+    /// The peer's window is closed.
+    Window,
 }
 
 /// When a tail loss probe was scheduled last.
@@ -109,6 +111,7 @@ impl Sender {
             Timer::Reordering => self.on_reordering_timeout(now, out),
             Timer::TailProbe => self.send_tail_probe(now, out),
             Timer::Retransmit => self.on_retransmission_timeout(now, out),
+            Timer::Window => self.probe_window(now, out),
         }
     }
 
