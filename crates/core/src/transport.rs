@@ -1,5 +1,5 @@
 //! TCP as Linux 7.2 does it, without the parts that a simulation of bulk data never reaches:
-//! receive window limits, urgent data, TIME-WAIT. [`rtp`] is the feedback of media.
+//! urgent data, resets, TIME-WAIT. [`endpoint`] is one host's end under a clock from outside. [`rtp`] is the feedback of media.
 
 pub mod delivery;
 pub mod ecn;

@@ -78,8 +78,8 @@ impl Endpoint {
     fn deadline(&mut self) -> u64 {
         self.end().deadline().0
     }
-    fn write(&mut self, now: u64, bytes: u64) {
-        self.end().write(Time(now), bytes);
+    fn write(&mut self, now: u64, size: u64) {
+        self.end().write(Time(now), size);
     }
     /// The application sends nothing more.
     fn finish(&mut self, now: u64) {
@@ -183,8 +183,7 @@ fn show<'py>(py: Python<'py>, sent: &Sent) -> PyResult<Bound<'py, PyDict>> {
     d.set_item("window_kib", p.window)?;
     d.set_item("tsval_ms", sent.tsval.millis())?;
     d.set_item("echo_ms", sent.echo.millis())?;
-    let blocks: Vec<(u32, u32)> =
-        sent.blocks.as_slice().iter().map(|b| (b.start, b.end)).collect();
+    let blocks: Vec<(u32, u32)> = sent.blocks.as_slice().iter().map(|b| (b.start, b.end)).collect();
     d.set_item("blocks", blocks)?;
     d.set_item("option", sent.option.map(|o| (o.ect0, o.ce, o.ect1)))?;
     Ok(d)

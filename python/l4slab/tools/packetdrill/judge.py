@@ -142,7 +142,7 @@ class _Run:
         except AssertionError as error:
             raise Failed(f"the assertion does not hold: {error}") from None
         except NameError as error:
-            if (name := re.search(r"'(tcpi_\w+)'", str(error))) is not None:
+            if (name := re.search(r"'(tcpi_\w+|[A-Z_0-9]+)'", str(error))) is not None:
                 raise NotApplicable(f"{name[1]}, which the model does not have") from None
             raise Failed(f"code: {error}") from None
 

@@ -35,6 +35,7 @@ class _Socket:
     read: int = 0
     closed: bool = False
     shut: bool = False
+    deaf: bool = False
 
 
 @dataclass
@@ -119,6 +120,8 @@ class Sockets:
         if call.ends is not None:
             self._block(call, begin)
             return
+        if call.error in ("EFAULT", "EINVAL"):
+            raise NotApplicable(f"{call.name}() with arguments that the host refuses")
         method = getattr(self, f"_do_{call.name}", None)
         if method is None:
             raise NotApplicable(f"the call {call.name}()")
@@ -261,6 +264,8 @@ class Sockets:
         if len(call.arguments) > 3 and (more := names(call.arguments[3]) - _FLAGS):
             raise NotApplicable(f"the flag {sorted(more)[0]}")
         c = self._of(socket)
+        if socket.deaf:
+            return 0, ""
         if c.received() == socket.read and not c.has_ended():
             return -1, ("ECONNRESET" if self.was_reset else "EAGAIN")
         return self._take(socket, call), ""
@@ -288,6 +293,6 @@ class Sockets:
         socket = self._socket(call)
         if call.arguments[1] not in ("SHUT_WR", "SHUT_RDWR"):
             raise NotApplicable(f"shutdown({call.arguments[1]})")
-        socket.shut = True
+        socket.shut, socket.deaf = True, call.arguments[1] == "SHUT_RDWR"
         self._of(socket).end.finish(self.run.ns)
         return 0, ""

@@ -14,6 +14,8 @@ pub struct Data {
     pub queue: SendQueue,
     /// What the receiver lets be outstanding, bytes; `None`: anything.
     pub receive_window: Option<u64>,
+    /// Segments for which there is always room: one, unless the peer may close its window.
+    pub least_room: u64,
     pub sent_at: Time,
     /// When the application wrote what it has to send. What leaves at once is gone when it closes, so that
     /// the FIN goes alone (Linux `tcp_send_fin`), and is due.
@@ -31,8 +33,8 @@ impl Data {
             left: Data::whole(config),
             stream: config.stream.then(Box::default),
             queue: SendQueue::default(),
-            // One segment is always outstanding.
-            receive_window: config.receive_window.map(|bytes| bytes.max(config.mtu.into())),
+            receive_window: config.receive_window,
+            least_room: 1,
             sent_at: Time::ZERO,
             written_at: Time::NEVER,
             fin_is_due: false,

@@ -31,7 +31,7 @@ impl Sender {
         };
         let kib = u16::try_from(bytes / 1024).unwrap_or(u16::MAX);
         self.data.max_window_kib = widest.max(kib);
-        self.data.receive_window = Some(bytes);
+        (self.data.receive_window, self.data.least_room) = (Some(bytes), 0);
     }
 
     /// The application closes: the FIN leaves behind what it has written.

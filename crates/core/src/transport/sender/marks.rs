@@ -33,11 +33,7 @@ impl EcnState {
             EcnMode::Classic if pkt.bits.has(TcpBits::ECE) => outcome.delivered,
             EcnMode::Classic => 0,
             // Without progress it may be an old ACK, and its counter behind ours.
-            EcnMode::AccEcn
-                if !outcome.una_advanced && !outcome.sacked && !self.clock_moves =>
-            {
-                0
-            }
+            EcnMode::AccEcn if !outcome.una_advanced && !outcome.sacked && !self.clock_moves => 0,
             EcnMode::AccEcn => {
                 let option = pkt.flags.has(Flags::ACCECN_OPTION).then_some(pkt.ecn_bytes);
                 let (n, bytes) = (outcome.delivered, outcome.delivered_bytes);

@@ -36,7 +36,7 @@ impl Sender {
         let Some(bytes) = self.data.receive_window else {
             return u32::MAX;
         };
-        let segments = bytes / u64::from(self.win.mss);
+        let segments = (bytes / u64::from(self.win.mss)).max(self.data.least_room);
         segments.saturating_sub(u64::from(self.board.nxt - self.board.una)) as u32
     }
 
@@ -105,9 +105,7 @@ impl Sender {
             self.data.left.div_ceil(mss).saturating_sub(u64::from(self.data.queue.waiting()));
         let leaves = match self.data.queue.waiting() {
             _ if self.board.nxt == 0 => INITIAL_WINDOW,
-            0 if self.data.stream.is_some() => {
-                self.win.cwnd.saturating_sub(self.board.in_flight())
-            }
+            0 if self.data.stream.is_some() => self.win.cwnd.saturating_sub(self.board.in_flight()),
             _ => 0,
         };
         self.data.queue.write(&Write {

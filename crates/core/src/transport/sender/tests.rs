@@ -24,7 +24,8 @@ fn sender() -> Sender {
         dscp: 0,
         mtu: 1500,
         rto_min: RTO_MIN,
-        stop: Time::NEVER, switches: Switches::default(),
+        stop: Time::NEVER,
+        switches: Switches::default(),
     };
     Sender::new(config, Cc::Reno(Reno::plain()))
 }

@@ -14,7 +14,7 @@ use crate::packet::{ACK_FRAME, GroupId, Stamp};
 use crate::sack::Block;
 use crate::transport::ecn;
 use crate::transport::rtt::RTO_MIN;
-use crate::transport::sender::SenderConfig;
+use crate::transport::sender::{SenderConfig, Switches};
 
 const RTT: u64 = 100;
 
@@ -49,7 +49,8 @@ impl Script {
             dscp: 0,
             mtu: 1500,
             rto_min: RTO_MIN,
-            stop: Time::NEVER, switches: Switches::default(),
+            stop: Time::NEVER,
+            switches: Switches::default(),
         };
         let mut s = Script {
             now: 0,
