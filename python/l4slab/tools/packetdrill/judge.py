@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import re
 from collections import deque
 from collections.abc import Sequence
+from contextlib import redirect_stdout
 from dataclasses import replace
 from typing import Any
 
@@ -138,7 +140,9 @@ class _Run:
         indent = len(first) - len(first.lstrip())
         source = "\n".join(line[indent:] if not line[:indent].strip() else line for line in lines)
         try:
-            exec(source + "\n\n", self.names)  # noqa: S102
+            # What it prints would be lines of TAP.
+            with redirect_stdout(io.StringIO()):
+                exec(source + "\n\n", self.names)  # noqa: S102
         except AssertionError as error:
             raise Failed(f"the assertion does not hold: {error}") from None
         except NameError as error:

@@ -13,6 +13,10 @@ use crate::transport::wheel;
 impl Sender {
     /// The peer offers so many bytes from its ACK on.
     pub fn offer_window(&mut self, now: Time, bytes: u64) {
+        if bytes > 0 && self.timers.pending == Timer::Window {
+            self.timers.backoff = 0;
+            self.timers.clear();
+        }
         if self.data.receive_window.is_some_and(|before| before != bytes)
             && self.data.is_there()
             && self.board.packets_out() == 0
@@ -20,10 +24,6 @@ impl Sender {
         {
             // Linux `tcp_ack_update_window`.
             self.restart_after_idle(now);
-        }
-        if bytes > 0 && self.timers.pending == Timer::Window {
-            self.timers.backoff = 0;
-            self.timers.clear();
         }
         let widest = match self.data.receive_window {
             Some(_) => self.data.max_window_kib,
