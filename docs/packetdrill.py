@@ -42,10 +42,10 @@ REASONS = [
 ]
 CAUSES = {
     "sack-shift-sacked-7-3-4-8-9-fack": "asks for `HZ` 1000; RACK's timer comes at 31.7 ms with 250",
-    "sack-shift-sacked-7-5-6-8-9-fack": "the same",
+    "sack-shift-sacked-7-5-6-8-9-fack": "asks for `HZ` 1000, as the one above",
     "fr-4pkt-fack-last-mss": "asks for 40 ms of an older RACK",
     "cubic-bulk-166k": "asks that HyStart leaves slow start at 48 segments; Linux 7.2 leaves at 36",
-    "cubic-bulk-166k-idle-restart": "the same",
+    "cubic-bulk-166k-idle-restart": "as `cubic-bulk-166k`",
     "cwnd-moderation-ecn-enter-cwr-no-moderation-700": "asks for 4 segments of an older PRR; Linux 7.2 has 5",
     "dsack_mult": "one packet repeats three that came before: the receiver takes whole segments, one by one",
     "accecn_close_local_close_then_remote_fin": "the ACK of a host in TIME-WAIT, which the model does not have",

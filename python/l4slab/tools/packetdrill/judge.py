@@ -262,7 +262,7 @@ _SETTINGS_WITHOUT_EFFECT = (
     "invalid_ratelimit", "ecn_option_beacon", "mtu_probing", "notsent_lowat", "fack", "dsack", "syn_retries",
     "synack_retries", "reordering", "recovery", "frto", "no_metrics_save",
 )  # fmt: skip
-_WITHOUT_EFFECT = ("defaults.sh",)
+_WITHOUT_EFFECT = ("defaults.sh", "/tmp/sysctl_restore_${PPID}.sh")
 _AS_BY_DEFAULT = ("echo 3 > /sys/module/tcp_cubic/parameters/hystart_detect",)
 _NAMES = {
     **{f"TCP_CA_{name}": n for n, name in enumerate(("Open", "Disorder", "CWR", "Recovery", "Loss"))},
