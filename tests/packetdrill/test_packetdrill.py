@@ -65,6 +65,7 @@ def test_the_judge_refuses_what_is_wrong(law: str, right: str, wrong: str, why: 
         ("0 splice(3, NULL, 4, NULL, 10, 0) = 10", "the call splice()"),
         ("0 `sysctl -q net.ipv4.tcp_syncookies=2`", "the setting tcp_syncookies=2"),
         ("0 `reboot`", "the command reboot"),
+        ("0 `sysctl -q net.ipv4.tcp_recovery=0`", "the setting tcp_recovery=0"),
     ],
 )
 def test_what_a_simulator_does_not_mean_is_not_applicable(line: str, why: str, tmp_path: Path) -> None:
@@ -82,6 +83,7 @@ def test_what_a_simulator_does_not_mean_is_not_applicable(line: str, why: str, t
         ("listen(3, 1) = 0", "line 2: an event begins with its time"),
         ("0 listen(3, 1", r"line 2: listen( has no )"),
         ("0 `sysctl", "line 2: ` has no `"),
+        ("0 < S 0:0(0) win 9 <mss>", "line 2: options <mss>"),
     ],
 )
 def test_what_is_not_the_language_is_refused_with_its_line(line: str, why: str, tmp_path: Path) -> None:
@@ -89,6 +91,18 @@ def test_what_is_not_the_language_is_refused_with_its_line(line: str, why: str, 
     file.write_text(f"\n{line}\n")
     with pytest.raises(InputError, match=re.escape(why)):
         read(file)
+
+
+def test_what_the_scripts_own_code_does_wrong_is_a_failure(tmp_path: Path) -> None:
+    file = tmp_path / "code.pkt"
+    law = LAWS[0].read_text()
+    file.write_text(law.replace("assert tcpi_delivered_ce == 2", "assert tcpi_delivered_ce / 0 == 2"))
+    status, _, said = judge(read(file))
+    assert (status, said) == ("fail", "code: ZeroDivisionError: division by zero")
+    file.write_text(law.replace("tcp_ecn=3", "tcp_congestion_control=quic"))
+    status, _, said = judge(read(file))
+    assert status == "skip"
+    assert "quic" in said
 
 
 def test_arguments() -> None:

@@ -124,7 +124,8 @@ class _Run:
         self.sysctls = Sysctls({**self.sysctls.values, "paces": str(int(words[-1] == "fq"))})
 
     def _set(self, name: str, value: str) -> None:
-        if name not in _SETTINGS and name not in _SETTINGS_WITHOUT_EFFECT:
+        is_usual = value == _AS_LINUX.get(name)
+        if name not in _SETTINGS and name not in _SETTINGS_WITHOUT_EFFECT and not is_usual:
             raise NotApplicable(f"the setting tcp_{name}={value}")
         self.sysctls = Sysctls({**self.sysctls.values, name: value})
         if name == "ecn_option" and self.sockets.connection is not None:
@@ -149,6 +150,8 @@ class _Run:
             if (name := re.search(r"'(tcpi_\w+|[A-Z_0-9]+)'", str(error))) is not None:
                 raise NotApplicable(f"{name[1]}, which the model does not have") from None
             raise Failed(f"code: {error}") from None
+        except Exception as error:
+            raise Failed(f"code: {type(error).__name__}: {error}") from None
 
     # --- what the host sends -------------------------------------------------------------------
 
@@ -258,11 +261,11 @@ _SETTINGS = (
     "min_tso_segs",
 )
 _SETTINGS_WITHOUT_EFFECT = (
-    "tso_win_divisor", "early_retrans", "rmem", "wmem", "pacing_ss_ratio", "pacing_ca_ratio",
-    "invalid_ratelimit", "ecn_option_beacon", "mtu_probing", "notsent_lowat", "fack", "dsack", "syn_retries",
-    "synack_retries", "reordering", "recovery", "frto", "no_metrics_save",
+    "tso_win_divisor", "early_retrans", "rmem", "wmem", "pacing_ss_ratio", "pacing_ca_ratio", "invalid_ratelimit",
+    "ecn_option_beacon", "notsent_lowat", "syn_retries", "synack_retries", "no_metrics_save",
 )  # fmt: skip
-_WITHOUT_EFFECT = ("defaults.sh", "/tmp/sysctl_restore_${PPID}.sh")
+_AS_LINUX = {"fack": "0", "dsack": "1", "frto": "2", "recovery": "1", "reordering": "3", "mtu_probing": "0"}
+_WITHOUT_EFFECT = ("defaults.sh", "sysctl_restore_${PPID}.sh")
 _AS_BY_DEFAULT = ("echo 3 > /sys/module/tcp_cubic/parameters/hystart_detect",)
 _NAMES = {
     **{f"TCP_CA_{name}": n for n, name in enumerate(("Open", "Disorder", "CWR", "Recovery", "Loss"))},

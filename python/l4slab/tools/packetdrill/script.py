@@ -204,7 +204,10 @@ class _Reader:
         if found["foreign"] or found["urg"]:
             return Foreign(found["foreign"] or "urgent data")
         text = found["options"]
-        options = Options() if text is None else None if text == "<...>" else self._options(text[1:-1])
+        try:
+            options = Options() if text is None else None if text == "<...>" else self._options(text[1:-1])
+        except (IndexError, ValueError):
+            raise self._wrong(f"options {text}") from None
         number = {key: int(found[key]) if found[key] else None for key in ("ack", "win")}
         flags = "" if found["flags"] == "-" else found["flags"]
         inbound, ecn = found["side"] == "<", (found["ecn"] or "").strip()

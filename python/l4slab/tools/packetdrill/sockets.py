@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from l4slab.base.errors import one_line
 from l4slab.tools.packetdrill.connection import Connection, NotApplicable, Sysctls
 from l4slab.tools.packetdrill.script import Call, Script, Segment
 from l4slab.tools.packetdrill.words import names
@@ -99,7 +100,11 @@ class Sockets:
             elif isinstance(one, Segment) and one.inbound and one.has("S") and not one.has(".") and data:
                 break
         self.was_reset, self.owner = False, None
-        self.connection = Connection(self.run.sysctls, self.run.ns, peer, data, is_client=is_client)
+        try:
+            self.connection = Connection(self.run.sysctls, self.run.ns, peer, data, is_client=is_client)
+        except ValueError as error:
+            # A controller that is not there, or a setting that is no number.
+            raise NotApplicable(one_line(str(error))) from None
 
     def state(self) -> int:
         """`tcpi_state`."""
@@ -125,7 +130,10 @@ class Sockets:
         method = getattr(self, f"_do_{call.name}", None)
         if method is None:
             raise NotApplicable(f"the call {call.name}()")
-        got, error = method(call)
+        try:
+            got, error = method(call)
+        except IndexError:
+            raise NotApplicable(f"{call.name}() with fewer arguments than it has") from None
         self._compare(call, got, error)
 
     @staticmethod
