@@ -267,7 +267,7 @@ def _run_in_store(
     shown: Callable[[Results], None] | None,
 ) -> Results:
     given = {plan.experiment.name for plan in plans}
-    others = _plans_of(store, (file for file in store.experiment_files() if file.stem not in given))
+    others = plans_of(store, (file for file in store.experiment_files() if file.stem not in given))
     if others:
         _check([*plans, *others])
     for one in plans:
@@ -417,7 +417,7 @@ def _progress(store: Store, finished: set[str]) -> list[Progress]:
     for file in store.experiment_files():
         ids = store.planned(file.stem)
         if ids is None:
-            ids = {run.id for run in _unique(_plans_of(store, [file]))}
+            ids = {run.id for run in _unique(plans_of(store, [file]))}
         if ids:
             found.append(Progress(file.stem, len(ids & finished), len(ids)))
     return found
@@ -441,7 +441,7 @@ def report(out: Path | str, figures: str | None = None, console: Console | None 
         if not store.experiment_files():
             raise no_results(out)
         finished = store.finished()
-        plans = _plans_of(store, store.experiment_files())
+        plans = plans_of(store, store.experiment_files())
         if not finished and (damaged := store.damaged()):
             remedy = "run its experiment files again with --out"
             raise InputError(f"has no finished run that can be read: parts/{damaged[0]} is damaged; {remedy}", file=out)
@@ -463,7 +463,7 @@ def report(out: Path | str, figures: str | None = None, console: Console | None 
         return store.report
 
 
-def _plans_of(store: Store, files: Iterable[Path]) -> list[Plan]:
+def plans_of(store: Store, files: Iterable[Path]) -> list[Plan]:
     """The plans of files in a results folder, each for the engine that has run it. Raises InputError."""
     return [plan for file in files for plan in _expand([file], _engine_of(store, file.stem))]
 

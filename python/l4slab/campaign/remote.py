@@ -22,7 +22,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Self
 
 from l4slab.base.errors import InputError, L4slabError, StoreError, one_line
-from l4slab.campaign.store import ORDER, PART, SIGN, TABLES_OF, Store, refuse_foreign
+from l4slab.campaign.store import DIGESTS, ORDER, PART, SIGN, TABLES_OF, Store, refuse_foreign
 from l4slab.experimentfile import Experiment
 from l4slab.sweep import Run
 
@@ -269,7 +269,7 @@ class RemoteStore(Store):
             self._location.remove(TABLES_OF)
             for name in (*tables, TABLES_OF):
                 self._location.put(self.folder / name, name)
-        for name in ("claims.parquet", "published.parquet"):
+        for name in ("claims.parquet", "published.parquet", DIGESTS):
             self._location.put(self.folder / name, name)
         if not report:
             return

@@ -5,6 +5,7 @@
     DIR/experiments/*.toml     the files whose runs are in the tables (*.runs: the ids of all their runs), and the
                                tables of published values that they name
     DIR/TABLE.parquet          (`metrics.TABLES`), {claims,published}.parquet, report.html: derived from these
+    DIR/digests.json           what wrote the tables, and digests of every table and run (`l4slab.campaign.digests`)
     DIR/captures/RUN/          packet captures, if the experiment file asks for them
 
 A part has a row for each of its runs: the id, and each table as an Arrow stream. It is written to a temporary file,
@@ -43,6 +44,8 @@ import polars as pl
 
 from l4slab.base import damage, frames, metrics, paths, system
 from l4slab.base.errors import InputError, StoreError
+from l4slab.base.values import Keys
+from l4slab.campaign import digests
 from l4slab.campaign.executors import captures_of
 from l4slab.engines.contract import Recording
 from l4slab.engines.registry import get_engine
@@ -66,10 +69,12 @@ _PART_SCHEMA = pl.Schema({"run": pl.String(), **dict.fromkeys(ORDER, pl.Binary()
 SIGN = ".l4slab"
 # What the tables were written from, and how large they are.
 TABLES_OF = ".tables"
+# What wrote the tables, and their digests.
+DIGESTS = "digests.json"
 _TABLES = (*metrics.TABLES, "claims", "published")
 _PAGES = ("report.html", "live.html")
 _FOLDERS = ("parts", "experiments", "captures", "lab", "runs")
-_FILES = (*_PAGES, *(f"{name}.parquet" for name in _TABLES))
+_FILES = (*_PAGES, DIGESTS, *(f"{name}.parquet" for name in _TABLES))
 _WRITTEN = (*_FOLDERS, *_FILES)
 
 
@@ -248,6 +253,14 @@ class Store:
         with self._disk():
             return {*self._places(), *self._pending}
 
+    def recordings(self, runs: Iterable[str]) -> Iterator[tuple[str, str, Recording]]:
+        """Each of these finished runs with the name of its part and its tables, the runs of a part together."""
+        with self._disk():
+            places = self._places()
+            for run in sorted(runs, key=lambda run: (places[run][0].name, places[run][1])):
+                part, group = places[run]
+                yield run, part.name, Recording(**{name: _unpacked(part.tables(group, name)[run]) for name in ORDER})
+
     def has_captures(self, run: Run) -> bool:
         """Whether the captures that the run is to have are there."""
         return not run.captures or captures_of(run, self.folder).is_dir()
@@ -316,7 +329,9 @@ class Store:
         the ids of its runs. Returns their names in the folder.
         """
         engines = sorted({(run.engine, run.version) for run in runs})
-        ids = json.dumps({"of": _mark(experiment.source), "engines": engines, "runs": [run.id for run in runs]})
+        ids = json.dumps(
+            {"of": digest_of_file(experiment.source), "engines": engines, "runs": [run.id for run in runs]}
+        )
         kept = {f"{experiment.name}.toml": experiment.source, f"{experiment.name}.runs": ids.encode()}
         kept |= references.contents(experiment) | files.contents(run.description for run in runs)
         for name, content in kept.items():
@@ -337,7 +352,7 @@ class Store:
         try:
             kept = json.loads(path.with_suffix(".runs").read_bytes())
             current = all(get_engine(name).version() == version for name, version in kept["engines"])
-            return set(kept["runs"]) if current and kept["of"] == _mark(path.read_bytes()) else None
+            return set(kept["runs"]) if current and kept["of"] == digest_of_file(path.read_bytes()) else None
         except (OSError, ValueError, KeyError, TypeError, InputError):
             return None
 
@@ -364,15 +379,21 @@ class Store:
             labels = labels.filter(pl.col("run").is_in(list(places)))
             parts = list({part.name: part for part, _ in places.values()}.values())
             of = hashlib.sha256(repr((sorted(part.name for part in parts), labels.schema, labels.rows())).encode())
-            if self.tables_of() == (of.hexdigest(), self._sizes()):
+            if self.tables_of() == (of.hexdigest(), self._sizes()) and "runs" in digests_of(self.folder):
                 return unused
             (self.folder / TABLES_OF).unlink(missing_ok=True)
+            of_rows: dict[str, dict[str, str]] = {run: {} for run in labels["run"]}
             for table in ORDER:
                 schema = _schema(table, [part.schema(table) for part in parts])
                 # A factor hides an extra column of runs of other experiments. In its own experiment it is refused.
                 own = {name: dtype for name, dtype in schema.items() if name == "run" or name not in labels.columns}
-                rows = _labelled(labels, places, table, pl.Schema(own))
+                rows = _labelled(labels, places, table, pl.Schema(own), of_rows)
                 self._write_rows(table, pl.Schema(dict(labels.schema) | own), rows)
+            of_tables = {
+                table: digests.of_table(labels, {run: found[table] for run, found in of_rows.items()})
+                for table in ORDER
+            }
+            self._keep_digests(of_tables, {run: digests.of_run(found) for run, found in of_rows.items()})
             content = json.dumps([of.hexdigest(), self._sizes()]).encode()
             _replace(self.folder / TABLES_OF, partial(_write_bytes, content))
         return unused
@@ -393,6 +414,15 @@ class Store:
         """Write a table that follows from the others, TABLE.parquet."""
         with self._disk():
             self._write_rows(table, rows.schema, [rows])
+            self._keep_digests({table: digests.of_rows(rows)})
+
+    def _keep_digests(self, tables: Mapping[str, str], runs: Mapping[str, str] | None = None) -> None:
+        """Note the digests of these tables, and of all runs where they are given."""
+        kept = digests_of(self.folder)
+        found: Keys = {**digests.writer(), "tables": {**kept.get("tables", {}), **tables}}
+        found |= {"runs": dict(runs)} if runs is not None else {"runs": kept["runs"]} if "runs" in kept else {}
+        content = json.dumps(found, indent=1).encode()
+        _replace(self.folder / DIGESTS, partial(_write_bytes, content))
 
     def _write_rows(self, table: str, schema: pl.Schema, rows: Iterable[pl.DataFrame]) -> None:
         _replace(self.folder / f"{table}.parquet", partial(frames.write, frames.lazy(schema, rows)))
@@ -405,6 +435,15 @@ def engine_of(folder: Path, experiment: str) -> str | None:
         return str(kept["engines"][0][0])
     except (OSError, ValueError, KeyError, IndexError, TypeError):
         return None
+
+
+def digests_of(folder: Path) -> dict[str, Any]:
+    """What `Store` has noted about the tables of a results folder (see docs/results.md); empty if nothing."""
+    try:
+        found = json.loads((folder / DIGESTS).read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def with_engine(rows: pl.DataFrame, folder: Path) -> pl.DataFrame:
@@ -473,13 +512,23 @@ def _aligned(frame: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame:
 
 
 def _labelled(
-    labels: pl.DataFrame, places: Mapping[str, tuple[_Part, int]], table: str, schema: pl.Schema
+    labels: pl.DataFrame,
+    places: Mapping[str, tuple[_Part, int]],
+    table: str,
+    schema: pl.Schema,
+    of_rows: Mapping[str, dict[str, str]],
 ) -> Iterator[pl.DataFrame]:
-    """The rows of the labelled runs in the order of `labels`, labels first, `_CHUNK` runs at a time."""
+    """The rows of the labelled runs in the order of `labels`, labels first, `_CHUNK` runs at a time.
+
+    `of_rows` gets the digest of each run's rows.
+    """
     for start in range(0, len(labels), _CHUNK):
         chunk = labels.slice(start, _CHUNK)
         runs = [(run, *places[run]) for run in chunk["run"].unique(maintain_order=True)]
-        found = [_with_run(run, _unpacked(part.tables(group, table)[run])) for run, part, group in runs]
+        unpacked = {run: _unpacked(part.tables(group, table)[run]) for run, part, group in runs}
+        for run, frame in unpacked.items():
+            of_rows[run][table] = digests.of_rows(frame)
+        found = [_with_run(run, frame) for run, frame in unpacked.items()]
         rows = _aligned(pl.concat(found, how="diagonal_relaxed"), schema)
         columns = [*labels.columns, *(name for name in schema if name != "run")]
         yield chunk.join(rows, on="run", how="inner", maintain_order="left_right").select(columns)
@@ -524,7 +573,7 @@ def label(recordings: Iterable[tuple[Run, Recording]], plans: Sequence[Plan]) ->
     return tables
 
 
-def _mark(source: bytes) -> str:
+def digest_of_file(source: bytes) -> str:
     """Changes with an experiment file."""
     return hashlib.sha256(source).hexdigest()
 

@@ -38,13 +38,14 @@ from l4slab.cli import (
     stacks,
     start,
     terminal,
+    verifying,
 )
 from l4slab.engines import registry
 
 _GROUPS = {
     "Begin": (start.init, importing.import_, listing.list_, schema.schema, start.trace, new.new),
     "Run": (running.run, running.reproduce, live.live, bottleneck.bottleneck, bottleneck.replay),
-    "Results": (folders.status, folders.report, outcomes.compare, outcomes.export),
+    "Results": (folders.status, folders.report, outcomes.compare, outcomes.export, verifying.verify),
     "Questions": (advising.advise, checking.check, searching.search, agreeing.agree, matrix.matrix),
     "Machine": (machine.doctor, machine.linux, scripts.packetdrill, machine.bisect, stacks.stacks),
 }
@@ -57,6 +58,7 @@ _WITH_PROGRESS = (
     searching.search,
     agreeing.agree,
     matrix.matrix,
+    verifying.verify,
 )
 # The first sentence of a command's help, however long.
 _WHOLE = 1000

@@ -137,6 +137,7 @@ class Engine(ABC):
     name: str  # as --engine has it, with the variant: "linux:mine"
     title: ClassVar[str]  # for people: "simulator"
     virtual_time: ClassVar[bool] = True  # False: a run takes as long as it lasts, and others beside it disturb it
+    is_exact: ClassVar[bool] = False  # the same description gives the same bits
     is_reference: ClassVar[bool] = False  # it shows what really happens, so a model is compared with it
     keeps_files: ClassVar[bool] = False  # `execute` writes into `keep`
     captured_bytes: ClassVar[float] = 60  # of captures, for each packet and half an ACK

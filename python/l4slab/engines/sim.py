@@ -33,6 +33,7 @@ class SimEngine(Engine):
 
     name = "sim"
     title = "simulator"
+    is_exact = True
     live = ("native", Live("l4slab._core:Live", "the simulator on this machine"))
 
     def version(self) -> str:

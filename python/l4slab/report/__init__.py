@@ -16,7 +16,7 @@ from l4slab import _core
 from l4slab.base.progress import Told, silent
 from l4slab.live import page as live
 from l4slab.plot.roles import OnThePage
-from l4slab.report import cases, chosen, drawings, grids, runs, strips, summary, tables
+from l4slab.report import cases, chosen, drawings, grids, provenance, runs, strips, summary, tables
 from l4slab.report.results import MAX_CASES, Case, Folder, load, replace
 from l4slab.sweep import Plan
 
@@ -134,6 +134,7 @@ def render(folder: Folder, told: Told = silent) -> str:
             shortfall=folder.shortfall,
             files=[(e.file.name, e.source.decode("utf-8-sig")) for e in folder.files],
             index=_script_safe(json.dumps(index, separators=(",", ":"), ensure_ascii=False, allow_nan=False)),
+            provenance=_script_safe(provenance.of(folder.folder)),
             text_of=text_of,
             **parts,
         )

@@ -10,11 +10,9 @@ FORM identifies the format, RUN everything that determines the run. So an existi
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 import shutil
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -30,7 +28,7 @@ from l4slab.base.progress import Told, silent
 from l4slab.base.run import Run as Description
 from l4slab.experimentfile import capacity
 from l4slab.plot import roles
-from l4slab.report import setup, tables
+from l4slab.report import provenance, setup, tables
 from l4slab.report.results import Folder, replace
 from l4slab.sweep import canonical_json
 
@@ -151,7 +149,7 @@ def _packed(folder: Folder, wanted: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 def _pack(value: object) -> str:
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    return base64.b64encode(zlib.compress(text.encode(), 6)).decode("ascii")
+    return provenance.packed(text.encode())
 
 
 def _by_run(frame: pl.DataFrame, wanted: Sequence[str]) -> dict[Any, pl.DataFrame]:
