@@ -174,7 +174,7 @@ class _Verification:
         exact = {run: one for run, one in recordings.items() if get_engine(known[run].engine).is_exact}
         if self._given.is_folder:
             for run, part, stored in self._store.recordings(exact):
-                yield from _of_recordings(f"parts/{part}", known[run], stored, exact[run])
+                yield from _of_recordings(f"parts/{part}", f"run {run} ({known[run]})", stored, exact[run])
         others = recordings.keys() - exact.keys()
         if others and self._given.is_folder:
             found, notes = intervals.compare(self._given.folder, {run: recordings[run] for run in others})
@@ -185,6 +185,7 @@ class _Verification:
         self, known: Mapping[str, Run], recordings: Mapping[str, Recording], is_whole: bool
     ) -> Iterator[Finding]:
         """Everything that follows from the runs, written anew."""
+        again = self._scratch / "again"
         folder = self._scratch / "new" / (self._given.folder.resolve().name or "results")
         rewritten.prepare(self._given, folder)
         computed = {run: one for run, one in recordings.items() if get_engine(known[run].engine).is_exact}
@@ -199,16 +200,16 @@ class _Verification:
             for run, one in computed.items():
                 store.add(known[run].id, one)
             store.flush()
-        rewritten.link(self._given, known, self._scratch / "again", folder)
+        rewritten.link(self._given, known, again, folder)
         kinds = rewritten.figures(self._given, self._notes)
         campaign.report(folder, console=self._console if not self._console.quiet else None)
         for kind in kinds:
             campaign.report(folder, kind)
         ids = {one.id: run for run, one in known.items() if one.id != run}
-        return rewritten.differences(self._given, folder, ids, None if is_whole else {*recordings}, self._notes)
+        return rewritten.differences(self._given, folder, again, ids, None if is_whole else {*recordings}, self._notes)
 
 
-def _of_recordings(file: str, run: Run, stored: Recording, again: Recording) -> Iterator[Finding]:
+def _of_recordings(file: str, run: str, stored: Recording, again: Recording) -> Iterator[Finding]:
     for table in metrics.TABLES:
         found, computed = getattr(stored, table), getattr(again, table)
         if digests.of_rows(found) == digests.of_rows(computed):
@@ -221,7 +222,7 @@ def _of_recordings(file: str, run: Run, stored: Recording, again: Recording) -> 
         ]
         pair = [one.drop(empty, strict=False) for one in (found, computed)]
         for one in islice(of_tables(file, *pair), _STORED_AT_ONCE):
-            yield Finding(file, (table, f"run {run}", *one.place), one.found, one.recomputed)
+            yield Finding(file, (table, run, *one.place), one.found, one.recomputed)
 
 
 def _once(findings: Collection[Finding]) -> list[Finding]:

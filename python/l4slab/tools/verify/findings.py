@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 import polars as pl
@@ -85,14 +86,15 @@ def _of_rows(file: str, found: pl.DataFrame, again: pl.DataFrame) -> Finding:
 
 
 def _row(frame: pl.DataFrame, number: int) -> str:
-    """A row by its labels and the flow, queue or time it is about."""
+    """A row by its labels, and the flow, queue or time it is about."""
     row = frame.row(number, named=True)
-    cut = frame.columns.index("trial") + 1 if "trial" in row else 0
-    own = metrics.all_columns()
-    labels = ["experiment", "run", *(name for name in frame.columns[:cut] if name == "trial")]
-    labels += [name for name in frame.columns if name not in own]
+    own, labels = metrics.all_columns(), list[str]()
+    if "trial" in row:
+        behind = frame.columns[frame.columns.index("trial") + 1 :]
+        factors = takewhile(lambda name: name not in own, behind)
+        labels = ["experiment", "run", "trial", *factors]
     told = [f"{name} {row[name]}" for name in (*labels, *_PLACES) if row.get(name) is not None]
-    return ", ".join(dict.fromkeys(told)) or f"row {number + 1}"
+    return ", ".join(told) or f"row {number + 1}"
 
 
 def of_values(found: object, again: object, place: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any, Any]]:

@@ -29,7 +29,7 @@ LEAST = 3
 
 
 @dataclass(frozen=True)
-class _Value:
+class Value:
     """A stored value, and those it is held against: of the other trials, and computed again."""
 
     table: str
@@ -45,14 +45,17 @@ def compare(folder: Path, again: Mapping[str, Recording]) -> tuple[list[Finding]
     return judged([value for name, rows in tables.items() for value in _values(name, rows, again)])
 
 
-def judged(values: Sequence[_Value]) -> tuple[list[Finding], list[str]]:
+def judged(values: Sequence[Value]) -> tuple[list[Finding], list[str]]:
     """Of these values the ones outside, and how many could not be judged."""
     enough = [value for value in values if len(value.others) >= LEAST]
+    reaches = {
+        count: chance.quantile(CHANCE / len(enough) / 2, count - 1) * math.sqrt(1 + 1 / count)
+        for count in {len(value.others) for value in enough}
+    }
     found = []
     for value in enough:
-        mean, count = fmean(value.others), len(value.others)
-        reach = chance.quantile(CHANCE / len(enough) / 2, count - 1) * stdev(value.others) * math.sqrt(1 + 1 / count)
-        widest = max(reach, allowed(value.quantity, mean))
+        mean = fmean(value.others)
+        widest = max(reaches[len(value.others)] * stdev(value.others), allowed(value.quantity, mean))
         if abs(value.stored - mean) > widest:
             interval = f"{number(mean - widest)} to {number(mean + widest)}"
             found.append(
@@ -66,7 +69,7 @@ def judged(values: Sequence[_Value]) -> tuple[list[Finding], list[str]]:
     return found, notes
 
 
-def _values(table: str, rows: pl.DataFrame, again: Mapping[str, Recording]) -> Iterator[_Value]:
+def _values(table: str, rows: pl.DataFrame, again: Mapping[str, Recording]) -> Iterator[Value]:
     keys = ["experiment", *factors_of([rows], PLACES[table][0]), *PLACES[table]]
     cells = rows.partition_by(keys, as_dict=True)
     for row in rows.filter(pl.col("run").is_in(list(again))).iter_rows(named=True):
@@ -77,4 +80,4 @@ def _values(table: str, rows: pl.DataFrame, again: Mapping[str, Recording]) -> I
         for quantity in MARGINS[table]:
             if row.get(quantity) is not None:
                 others = pl.concat([cell[quantity], same[quantity]]).drop_nulls().to_list()
-                yield _Value(table, place, quantity, row[quantity], others)
+                yield Value(table, place, quantity, row[quantity], others)

@@ -56,11 +56,17 @@ def figures(given: Given, notes: list[str]) -> list[str]:
 
 
 def differences(
-    given: Given, folder: Path, ids: Mapping[str, str], runs: Collection[str] | None, notes: list[str]
+    given: Given,
+    folder: Path,
+    again: Path,
+    ids: Mapping[str, str],
+    runs: Collection[str] | None,
+    notes: list[str],
 ) -> Iterator[Finding]:
     """What differs in tables, digests, report and the other files.
 
-    `ids` are the given ids of runs that have others in `folder`. With `runs`, `folder` has only these.
+    `again` has the captures of runs that were computed again; `ids` are the given ids of runs that have others in
+    `folder`. With `runs`, `folder` has only these.
     """
     if given.is_folder:
         for table in (*metrics.TABLES, "claims", "published"):
@@ -72,7 +78,7 @@ def differences(
         text = (folder / pages.FILE).read_text(encoding="utf-8")
         yield from pages.differences(given.page, pages.read(_renamed(text, ids)), runs)
     if given.is_folder:
-        yield from _of_files(given, folder, ids)
+        yield from _of_files(given, folder, again, ids)
 
 
 def _of_table(found: Path, again: Path, name: str, ids: Mapping[str, str]) -> Iterator[Finding]:
@@ -99,8 +105,6 @@ def _of_digests(found: Path, again: Path, ids: Mapping[str, str]) -> Iterator[Fi
         wanted: Any = computed[part]
         if part == "runs":
             wanted = {ids.get(run, run): digest for run, digest in wanted.items()}
-        elif ids:
-            continue  # a table's digest has the ids in it
         for place, a, b in islice(of_values(given.get(part), wanted), MOST):
             yield Finding(DIGESTS, (f"digest of {part[:-1]}", *place), shown(a), shown(b))
 
@@ -109,7 +113,7 @@ def _renamed(text: str, ids: Mapping[str, str]) -> str:
     return re.sub("|".join(map(re.escape, ids)), lambda match: ids[match[0]], text) if ids else text
 
 
-def _of_files(given: Given, folder: Path, ids: Mapping[str, str]) -> Iterator[Finding]:
+def _of_files(given: Given, folder: Path, again: Path, ids: Mapping[str, str]) -> Iterator[Finding]:
     """What the page loads, captures of runs that were computed again, and figures."""
     for path in sorted((folder / "runs").rglob("*.js")):
         name = _renamed(path.relative_to(folder).as_posix(), ids)
@@ -119,9 +123,9 @@ def _of_files(given: Given, folder: Path, ids: Mapping[str, str]) -> Iterator[Fi
             yield from of_scripts(name, (given.folder / name).read_bytes(), path.read_text("utf-8"), ids)
     for path in sorted((folder / "figures").glob("*")):
         yield from _of_bytes(f"figures/{path.name}", given.folder / "figures" / path.name, path)
-    for path in sorted((folder.parents[1] / "again" / "captures").rglob("*.pcap*")):
-        run = ids.get(path.parent.name, path.parent.name)
-        yield from _of_bytes(f"captures/{run}/{path.name}", given.folder / "captures" / run / path.name, path)
+    for path in sorted((again / "captures").rglob("*.pcap*")):
+        if (run := path.parent.name) not in ids:  # which the packets' title has
+            yield from _of_bytes(f"captures/{run}/{path.name}", given.folder / "captures" / run / path.name, path)
     live, wanted = given.folder / "live.html", given.provenance.get("live")
     found = hashlib.sha256(live.read_bytes()).hexdigest() if live.is_file() else None
     if wanted is not None and found != wanted:
