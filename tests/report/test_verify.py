@@ -171,6 +171,22 @@ def test_a_forged_page_alone_is_found_by_its_digests(
     assert f"digest of run: {run}" in verified(capsys, page, "--all", status=1)
 
 
+def test_a_folder_without_its_stored_runs_is_verified_by_digests(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.rmtree(folder / "parts")
+    assert "4 of 4 runs recomputed, identical" in verified(capsys, folder)
+    assert "were not compared" in verified(capsys, folder, "--runs", "1")
+    ALTERATIONS["a cell of series"](folder, random.Random(1))
+    assert "series.parquet: " in verified(capsys, folder, status=1)
+
+
+def test_digests_do_not_depend_on_the_number_of_workers(untouched: Path, tmp_path: Path) -> None:
+    file = untouched / "experiments" / "x.toml"
+    assert main(["run", str(file), "--out", str(tmp_path), "--workers", "1", "--no-report", "-q"]) == 0
+    assert (tmp_path / "digests.json").read_text() == (untouched / "digests.json").read_text()
+
+
 # -- builds -----------------------------------------------------------------------------------------------------------
 
 
@@ -241,6 +257,17 @@ def test_twenty_untouched_runs_of_a_kernel_are_not_accused() -> None:
     for _ in range(20):
         stored = [chance.gauss(0.5, 0.1) for _ in range(30)]
         assert not intervals.judged(values(stored, 0.1))[0]
+
+
+def test_an_engine_that_is_not_exact_is_held_against_its_trials(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sim.SimEngine, "is_exact", False)
+    page = Path(shutil.copy(folder / "report.html", tmp_path / "sent.html"))
+    for place in (folder, page):
+        assert "within the intervals of their trials" in verified(capsys, place)
+    ALTERATIONS["a number of a text"](folder, random.Random(1))
+    assert "report.html: what-happened" in verified(capsys, folder, status=1)
 
 
 # -- input ------------------------------------------------------------------------------------------------------------

@@ -14,7 +14,6 @@ import math
 import random
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -40,7 +39,8 @@ from l4slab.tools.verify.given import Given
 RUNS = 5
 # With this probability the number of altered runs that is told would have been found.
 SURE = 0.95
-_STORED_AT_ONCE = 64
+# In memory.
+_AT_ONCE = 64
 
 
 @dataclass(frozen=True)
@@ -93,120 +93,119 @@ def verify(
 
 
 class _Verification:
+    """`stored` are the runs whose tables the folder keeps; where there are none, digests say which runs there were."""
+
     def __init__(self, given: Given, scratch: Path, workers: int | None, console: Console):
-        self._given, self._scratch, self._workers, self._console = given, scratch, workers, console
+        self._given, self._workers, self._console = given, workers, console
+        self._again, self._new = scratch / "again", scratch / "new" / (given.folder.resolve().name or "results")
         self._store = Store(given.folder)
+        self._stored = self._store.finished() if given.is_folder else set[str]()
+        self._findings: list[Finding] = []
         self._notes: list[str] = []
 
     def outcome(self, count: int | None, every: bool) -> Verified:
-        findings = [*given_.of_files(self._given), *self._damaged()]
-        other = self._given.of_another_build()
+        self._findings += given_.of_files(self._given)
+        for name in self._store.damaged() if self._given.is_folder else ():
+            self._findings.append(Finding(f"parts/{name}", (), "what cannot be read", "finished runs"))
         try:
             planned = given_.planned(self._given)
         except InputError:
-            if not findings:
+            if not self._findings:
                 raise
-            return Verified(self._given.place, 0, [], findings, other_build=other, is_whole=False)
-        stored = self._store.finished() if self._given.is_folder else {*self._given.digests()}
-        known = {run: planned.runs[run] for run in sorted(stored & planned.runs.keys())}
+            return self._verified([], [], is_whole=False)
+        there = self._stored or {*self._given.digests()}
+        known = {run: planned[run] for run in sorted(there & planned.keys())}
         if not known:
-            return self._nothing_known(len(stored), findings, other)
-        if left := len(stored) - len(known):
-            self._notes.append(f"{left} stored runs belong to no experiment file of it; they are in no table.")
+            self._nothing_known(len(there))
+            return self._verified([], [], is_whole=False)
+        if more := len(there) - len(known):
+            self._notes.append(f"{more} stored runs belong to no experiment file of it; they are in no table.")
         again = self._choose(list(known), count, every)
-        recordings = self._compute({run: known[run] for run in again})
-        compared = list(self._of_runs(known, recordings))
-        is_whole = self._given.is_folder or len(again) == len(known)
-        compared += self._rewritten(known, recordings, is_whole)
         is_exact = all(get_engine(known[run].engine).is_exact for run in again)
-        return Verified(
-            self._given.place, len(known), again, _once([*findings, *compared]), self._notes, other, is_whole, is_exact
-        )
+        is_whole = bool(self._stored) or (is_exact and len(again) == len(known))
+        rewritten.prepare(self._given, self._new)
+        with Store(self._new) as new:
+            by_intervals = self._compute({run: known[run] for run in again}, new)
+            found, notes = intervals.compare(self._given.tables, by_intervals) if by_intervals else ([], [])
+            self._findings += found
+            self._notes += notes
+            computed = {run for run in again if run not in by_intervals}
+            for number, (run, _, recording) in enumerate(
+                self._store.recordings(known.keys() - computed & self._stored)
+            ):
+                new.add(known[run].id, recording)
+                if number % _AT_ONCE == 0:
+                    new.flush()
+            new.flush()
+        if self._stored or computed:
+            self._findings += self._rewritten(known, None if is_whole else computed)
+        return self._verified(list(known), again, is_whole=is_whole, is_exact=is_exact)
 
-    def _damaged(self) -> Iterator[Finding]:
-        for name in self._store.damaged() if self._given.is_folder else ():
-            yield Finding(f"parts/{name}", (), "what cannot be read", "finished runs")
+    def _verified(self, runs: Sequence[str], again: list[str], *, is_whole: bool, is_exact: bool = True) -> Verified:
+        findings, other = list(dict.fromkeys(self._findings)), self._given.of_another_build()
+        return Verified(self._given.place, len(runs), again, findings, self._notes, other, is_whole, is_exact)
 
-    def _nothing_known(self, stored: int, findings: list[Finding], other: str | None) -> Verified:
-        """The outcome where no stored run is one of the experiment files."""
-        if not stored and not findings:
-            raise InputError('has no finished runs; give the folder with its "parts"', file=self._given.place)
-        if other is not None and not findings:
+    def _nothing_known(self, stored: int) -> None:
+        """No run that there was is one of the experiment files. Raises InputError where that may be no fault."""
+        if self._findings:
+            return
+        if not stored:
+            raise InputError(
+                "has neither finished runs nor their digests; give the whole folder", file=self._given.place
+            )
+        if (other := self._given.of_another_build()) is not None:
             raise InputError(f"has only runs that this build describes otherwise: {other}", file=self._given.place)
         text = f"{stored} stored runs, none of which these files describe"
-        findings.append(Finding("experiments", (), text, "their runs"))
-        return Verified(self._given.place, stored, [], findings, other_build=other, is_whole=False)
+        self._findings.append(Finding("experiments", (), text, "their runs"))
 
     def _choose(self, runs: Sequence[str], count: int | None, every: bool) -> list[str]:
-        if every or (count is None and not self._given.is_folder):
+        if every or (count is None and not self._stored):
             return list(runs)
         # Nobody who writes a report can know which runs these are.
         return sorted(random.SystemRandom().sample(runs, min(RUNS if count is None else count, len(runs))))
 
-    def _compute(self, runs: Mapping[str, Run]) -> dict[str, Recording]:
-        """The recordings of runs, by the ids that they have in what was given. Their captures go to `again`."""
+    def _compute(self, runs: Mapping[str, Run], new: Store) -> dict[str, Recording]:
+        """Compute runs, which have these ids in what was given. Those of exact engines are compared with the stored
+        ones and go into `new`; the others are the result.
+        """
+        others: dict[str, Recording] = {}
         names = {run.id: name for name, run in runs.items()}
-        found: dict[str, Recording] = {}
+        quiet = self._console.quiet
         for engine in dict.fromkeys(run.engine for run in runs.values()):
             get_engine(engine).require()
             mine = [run for run in runs.values() if run.engine == engine]
-            folder = self._scratch / "again"
-            with (
-                executors.local(self._workers, engine) as pool,
-                pool.prepare(mine, folder),
-                reporting(self._console, len(mine), pool.workers)
-                if not self._console.quiet
-                else nullcontext() as shown_,
-            ):
-                for outcome in pool.map(mine, folder):
-                    if outcome is None:
-                        continue
+            batch = others if not get_engine(engine).is_exact else {}
+            pool_ = executors.local(self._workers, engine)
+            with pool_ as pool, reporting(self._console, 0 if quiet else len(mine), pool.workers) as reporter:
+                for number, outcome in enumerate(filter(None, pool.map(mine, self._again)), 1):
                     run, result = outcome
                     if isinstance(result, Failure):
                         raise InputError(f"{run} cannot be computed here: {result.reason}", file=self._given.place)
-                    found[names[run.id]] = result
-                    if shown_ is not None:
-                        shown_.update(len(found))
-        return found
+                    batch[names[run.id]] = result
+                    reporter.update(number)
+                    if batch is not others and len(batch) == _AT_ONCE:
+                        self._keep(batch, runs, new)
+                if batch is not others:
+                    self._keep(batch, runs, new)
+        return others
 
-    def _of_runs(self, known: Mapping[str, Run], recordings: Mapping[str, Recording]) -> Iterator[Finding]:
-        """Runs that were computed again against the stored ones."""
-        exact = {run: one for run, one in recordings.items() if get_engine(known[run].engine).is_exact}
-        if self._given.is_folder:
-            for run, part, stored in self._store.recordings(exact):
-                yield from _of_recordings(f"parts/{part}", f"run {run} ({known[run]})", stored, exact[run])
-        others = recordings.keys() - exact.keys()
-        if others and self._given.is_folder:
-            found, notes = intervals.compare(self._given.folder, {run: recordings[run] for run in others})
-            self._notes += notes
-            yield from found
+    def _keep(self, batch: dict[str, Recording], runs: Mapping[str, Run], new: Store) -> None:
+        for run, part, stored in self._store.recordings(batch.keys() & self._stored):
+            self._findings += _of_recordings(f"parts/{part}", f"run {run} ({runs[run]})", stored, batch[run])
+        for run, recording in batch.items():
+            new.add(runs[run].id, recording)
+        new.flush()
+        batch.clear()
 
-    def _rewritten(
-        self, known: Mapping[str, Run], recordings: Mapping[str, Recording], is_whole: bool
-    ) -> Iterator[Finding]:
-        """Everything that follows from the runs, written anew."""
-        again = self._scratch / "again"
-        folder = self._scratch / "new" / (self._given.folder.resolve().name or "results")
-        rewritten.prepare(self._given, folder)
-        computed = {run: one for run, one in recordings.items() if get_engine(known[run].engine).is_exact}
-        if not self._given.is_folder:
-            computed = dict(recordings)
-        elsewhere = known.keys() - computed.keys() if self._given.is_folder else set[str]()
-        with Store(folder) as store:
-            for number, (run, _, stored) in enumerate(self._store.recordings(elsewhere)):
-                store.add(known[run].id, stored)
-                if number % _STORED_AT_ONCE == 0:
-                    store.flush()
-            for run, one in computed.items():
-                store.add(known[run].id, one)
-            store.flush()
-        rewritten.link(self._given, known, again, folder)
-        kinds = rewritten.figures(self._given, self._notes)
-        campaign.report(folder, console=self._console if not self._console.quiet else None)
+    def _rewritten(self, known: Mapping[str, Run], runs: Collection[str] | None) -> Iterator[Finding]:
+        """What differs from everything that follows from the runs, or only from these."""
+        rewritten.link(self._given, known, self._again, self._new)
+        kinds = rewritten.figures(self._given, self._notes) if runs is None else []
+        campaign.report(self._new, console=None if self._console.quiet else self._console)
         for kind in kinds:
-            campaign.report(folder, kind)
+            campaign.report(self._new, kind)
         ids = {one.id: run for run, one in known.items() if one.id != run}
-        return rewritten.differences(self._given, folder, again, ids, None if is_whole else {*recordings}, self._notes)
+        return rewritten.differences(self._given, self._new, self._again, ids, runs, self._notes)
 
 
 def _of_recordings(file: str, run: str, stored: Recording, again: Recording) -> Iterator[Finding]:
@@ -221,9 +220,5 @@ def _of_recordings(file: str, run: str, stored: Recording, again: Recording) -> 
             if all(name not in one.columns or one[name].null_count() == len(one) for one in (found, computed))
         ]
         pair = [one.drop(empty, strict=False) for one in (found, computed)]
-        for one in islice(of_tables(file, *pair), _STORED_AT_ONCE):
+        for one in islice(of_tables(file, *pair), _AT_ONCE):
             yield Finding(file, (table, run, *one.place), one.found, one.recomputed)
-
-
-def _once(findings: Collection[Finding]) -> list[Finding]:
-    return list(dict.fromkeys(findings))

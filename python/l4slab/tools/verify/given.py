@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+
 from l4slab import _core
 from l4slab.api.campaign import plans_of
 from l4slab.base import paths
@@ -15,7 +17,7 @@ from l4slab.base.errors import InputError
 from l4slab.campaign import digests, remote
 from l4slab.campaign.store import SIGN, Store, digest_of_file, digests_of
 from l4slab.report import provenance
-from l4slab.sweep import Plan, Run
+from l4slab.sweep import Run
 from l4slab.tools.verify import pages
 from l4slab.tools.verify.findings import Finding, of_texts, shown
 
@@ -42,6 +44,15 @@ class Given:
         """The digest of each run, by id."""
         found = self.provenance.get("runs", {})
         return found if isinstance(found, dict) else {}
+
+    def tables(self, name: str) -> pl.DataFrame:
+        """`flows` or `links`, with the digits that the report has where there is no folder; empty where it has none."""
+        if self.is_folder:
+            return pl.read_parquet(self.folder / f"{name}.parquet")
+        rows = pages.rows({} if self.page is None else self.page.data.get(f"{pages.TABLE}{name}", {}))
+        frame = pl.DataFrame(rows, infer_schema_length=None)
+        first = ["experiment", "run", "engine", "trial"]
+        return frame.select(*first, pl.exclude(first)) if rows else frame
 
     def of_another_build(self, key: str = "") -> str | None:
         """A sentence where another build than this one wrote it, or with other libraries, else None.
@@ -152,27 +163,17 @@ def _line(found: str, again: str) -> str:
     return next((f"line {number}" for number, (a, b) in lines if a != b), "")
 
 
-@dataclass(frozen=True)
-class Planned:
-    """The plans of the experiment files, and the runs by the ids that they have in what was given."""
-
-    plans: list[Plan]
-    runs: dict[str, Run]
-
-
-def planned(given: Given) -> Planned:
-    """The runs that the files describe. An id contains the build of its engine: those are of the build that ran it.
-
-    Raises InputError.
+def planned(given: Given) -> dict[str, Run]:
+    """The runs that the files describe, by the ids that they have in what was given. An id contains the build of its
+    engine: those are of the build that ran it. Raises InputError.
     """
     store = Store(given.folder)
-    plans = plans_of(store, store.experiment_files())
     found: dict[str, Run] = {}
-    for plan in plans:
+    for plan in plans_of(store, store.experiment_files()):
         version = _version_of(given.folder, plan.experiment.name)
         for run in plan.runs:
             found.setdefault((run if version in (None, run.version) else replace(run, version=version)).id, run)
-    return Planned(plans, found)
+    return found
 
 
 def _version_of(folder: Path, experiment: str) -> str | None:

@@ -8,9 +8,8 @@ values together, Bonferroni), and beyond the bar that `l4slab agree` has for the
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import fmean, stdev
 
 import polars as pl
@@ -39,10 +38,11 @@ class Value:
     others: Sequence[float]
 
 
-def compare(folder: Path, again: Mapping[str, Recording]) -> tuple[list[Finding], list[str]]:
-    """The stored values of these runs that lie outside of their intervals, and notes in sentences."""
-    tables = {name: pl.read_parquet(folder / f"{name}.parquet") for name in MARGINS}
-    return judged([value for name, rows in tables.items() for value in _values(name, rows, again)])
+def compare(table: Callable[[str], pl.DataFrame], again: Mapping[str, Recording]) -> tuple[list[Finding], list[str]]:
+    """The given values of these runs that lie outside of their intervals, and notes in sentences. `table` gives a table
+    by its name.
+    """
+    return judged([value for name in MARGINS for value in _values(name, table(name), again)])
 
 
 def judged(values: Sequence[Value]) -> tuple[list[Finding], list[str]]:
@@ -70,6 +70,8 @@ def judged(values: Sequence[Value]) -> tuple[list[Finding], list[str]]:
 
 
 def _values(table: str, rows: pl.DataFrame, again: Mapping[str, Recording]) -> Iterator[Value]:
+    if rows.is_empty():
+        return
     keys = ["experiment", *factors_of([rows], PLACES[table][0]), *PLACES[table]]
     cells = rows.partition_by(keys, as_dict=True)
     for row in rows.filter(pl.col("run").is_in(list(again))).iter_rows(named=True):

@@ -9,7 +9,6 @@ import shutil
 from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
@@ -69,9 +68,9 @@ def differences(
     `folder`. With `runs`, `folder` has only these.
     """
     if given.is_folder:
-        for table in (*metrics.TABLES, "claims", "published"):
-            yield from _of_table(given.folder, folder, f"{table}.parquet", ids)
-        yield from _of_digests(given.folder, folder, ids)
+        for table in (*metrics.TABLES, *(("claims", "published") if runs is None else ())):
+            yield from _of_table(given.folder, folder, f"{table}.parquet", ids, runs)
+        yield from _of_digests(given.folder, folder, ids, runs)
     if given.page is None:
         notes.append(f"There is no {pages.FILE}; tables and verdicts were compared.")
     else:
@@ -81,7 +80,9 @@ def differences(
         yield from _of_files(given, folder, again, ids)
 
 
-def _of_table(found: Path, again: Path, name: str, ids: Mapping[str, str]) -> Iterator[Finding]:
+def _of_table(
+    found: Path, again: Path, name: str, ids: Mapping[str, str], runs: Collection[str] | None
+) -> Iterator[Finding]:
     if not (found / name).is_file():
         yield Finding(name, (), "no such file", "a table")
         return
@@ -93,20 +94,27 @@ def _of_table(found: Path, again: Path, name: str, ids: Mapping[str, str]) -> It
     except (pl.exceptions.PolarsError, OSError):
         yield Finding(name, (), "what cannot be read", "a table")
         return
+    if runs is not None and "run" in given.columns:
+        given = given.filter(pl.col("run").is_in(list(runs)))
+        # Of other runs there may be more columns.
+        given = given.select(one for one in given if one.name in computed.columns or one.null_count() < len(one))
     yield from islice(of_tables(name, given, computed), MOST)
 
 
-def _of_digests(found: Path, again: Path, ids: Mapping[str, str]) -> Iterator[Finding]:
+def _of_digests(found: Path, again: Path, ids: Mapping[str, str], runs: Collection[str] | None) -> Iterator[Finding]:
     if not (found / DIGESTS).is_file():
         yield Finding(DIGESTS, (), "no such file", "digests")
         return
     given, computed = digests_of(found), digests_of(again)
-    for part in ("runs", "tables"):
-        wanted: Any = computed[part]
-        if part == "runs":
-            wanted = {ids.get(run, run): digest for run, digest in wanted.items()}
-        for place, a, b in islice(of_values(given.get(part), wanted), MOST):
-            yield Finding(DIGESTS, (f"digest of {part[:-1]}", *place), shown(a), shown(b))
+    of_runs = dict(given.get("runs") or {})
+    if runs is not None:
+        of_runs = {run: of_runs.get(run) for run in runs}
+    pairs = {"run": (of_runs, {ids.get(run, run): one for run, one in computed["runs"].items()})}
+    if runs is None:
+        pairs["table"] = dict(given.get("tables") or {}), computed["tables"]
+    for part, pair in pairs.items():
+        for place, a, b in islice(of_values(*pair), MOST):
+            yield Finding(DIGESTS, (f"digest of {part}", *place), shown(a), shown(b))
 
 
 def _renamed(text: str, ids: Mapping[str, str]) -> str:
