@@ -17,7 +17,9 @@ MOST = 20
 _PLACES = ("flow", "member", "link", "queue", "time_s", "quantity", "low_ms", "lost_at", "lost_by", "id")
 # By what the parts of a page's data are known.
 _NAMES = ("id", "title", "name", "label")
+# Characters of a text that are shown, and of a long one before and behind the first difference.
 _LONGEST = 120
+_BEFORE, _BEHIND = 40, 60
 
 
 @dataclass(frozen=True)
@@ -52,8 +54,11 @@ def shown(value: object) -> str:
 def of_texts(file: str, place: tuple[str, ...], found: str, again: str) -> Finding:
     """The first place at which two different texts differ, with some of what stands around it."""
     at = next((n for n, (a, b) in enumerate(zip(found, again, strict=False)) if a != b), min(len(found), len(again)))
-    start = 0 if len(found) <= _LONGEST else max(at - _LONGEST // 3, 0)
-    return Finding(file, place, shown(found[start : start + _LONGEST]), shown(again[start : start + _LONGEST]))
+    start = max(at - _BEFORE, 0)
+    parts = [
+        f"{'…' * (start > 0)}{one[start : at + _BEHIND]}{'…' * (len(one) > at + _BEHIND)}" for one in (found, again)
+    ]
+    return Finding(file, place, shown(parts[0]), shown(parts[1]))
 
 
 def of_tables(file: str, found: pl.DataFrame, again: pl.DataFrame) -> Iterator[Finding]:

@@ -74,6 +74,8 @@ class Page(HTMLParser):
     def handle_endtag(self, tag: str) -> None:
         if tag == "thead":
             self._in_head = False
+        elif tag == "table":
+            self._heads = []
         if self._tags and self._tags[-1] == tag:
             self._tags.pop()
         if tag == "script":
