@@ -1,9 +1,10 @@
 """Digests of results: equal for equal values, whatever wrote them, in whichever order and parts.
 
-digest of a run's rows in a table   SHA-256 over the columns that have a value, by name: name, type, the places
-                                    without a value, and the values as 8-byte little-endian numbers or JSON
-digest of a run                     SHA-256 over these digests, by the table's name
-digest of a table                   SHA-256 over its runs in order: their labels, and the digest of their rows
+    digest of a run's rows in a table   SHA-256 over their number and the columns that have a value, by name: name, kind
+                                        and size; for each row a byte, 1 where it has no value; and the values, as
+                                        little-endian floats of 8 bytes or as texts that a zero byte separates
+    digest of a run                     SHA-256 over these digests, by the table's name
+    digest of a table                   SHA-256 over its runs in order: their labels, and the digest of their rows
 """
 
 from __future__ import annotations
@@ -12,54 +13,79 @@ import hashlib
 import json
 import sys
 from array import array
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from importlib import metadata
 from pathlib import Path
 
 import polars as pl
+from polars import selectors as cs
 
 from l4slab import _core
+from l4slab.base import frames
 from l4slab.base.values import Keys
 from l4slab.engines.contract import digest
 
 # Libraries whose version may decide the last bits of a mean or the bytes of a figure.
 _LIBRARIES = ("polars", "duckdb", "matplotlib")
+# Behind the name of a column: where it has no value.
+_GAPS = "\0"
+# Of a run without rows in a table.
+EMPTY = hashlib.sha256(b"0").hexdigest()
 _SOURCES = (".py", ".j2", ".js", ".css")
 
 
 def of_rows(rows: pl.DataFrame) -> str:
-    """The digest of rows without their labels, in their order. A column without any value does not count."""
-    whole = hashlib.sha256(str(len(rows)).encode())
-    for name in sorted(rows.columns):
-        column = rows[name]
-        if (nulls := column.null_count()) == len(column):
-            continue
-        gaps = _numbers("Q", column.is_null().arg_true()) if nulls else b""
-        kind, values = _values(column.drop_nulls() if nulls else column)
-        whole.update(json.dumps([name, kind, len(gaps), len(values)]).encode())
-        whole.update(gaps)
-        whole.update(values)
-    return whole.hexdigest()
+    """The digest of a run's rows without their labels, in their order."""
+    return _digests(rows, [len(rows)])[0]
 
 
-def _values(column: pl.Series) -> tuple[str, bytes]:
-    """The column's type and its values; it has no NULL."""
-    if column.dtype.is_float():
-        number = column.cast(pl.Float64)
-        # Machines differ in the sign of a NaN.
-        return "float", _numbers("d", number.fill_nan(float("nan")) if number.is_nan().any() else number)
-    if column.dtype.is_integer() or column.dtype == pl.Boolean:
-        return "integer", _numbers("q", column.cast(pl.Int64))
-    return "text", json.dumps(column.cast(pl.String).to_list(), ensure_ascii=False).encode()
+def of_runs(rows: pl.DataFrame) -> dict[str, str]:
+    """The digests of the rows of each run of the column `run`, which stand together. One that has none is not there."""
+    parts = rows["run"].rle().struct.unnest()
+    return dict(zip(parts["value"], _digests(rows.drop("run"), parts["len"].to_list()), strict=True))
 
 
-def _numbers(code: str, column: pl.Series) -> bytes:
-    found = array(code, column.to_list())
+def _digests(rows: pl.DataFrame, lengths: Sequence[int]) -> list[str]:
+    """The digests of so many rows each. All have one query, which takes longer than the rest."""
+    names = sorted(column.name for column in rows if column.null_count() < len(rows))
+    # Whether a number is whole depends on the other runs of its table. Machines differ in the sign of a NaN.
+    values = rows.select(
+        (cs.numeric() | cs.boolean()).cast(pl.Float64).fill_nan(float("nan")).fill_null(0.0),
+        cs.string().fill_null(""),
+        *(pl.col(name).is_null().cast(pl.UInt8).alias(f"{name}{_GAPS}") for name in names),
+    )
+    columns = [(name, frames.memory(values[f"{name}{_GAPS}"]), _content(values[name])) for name in names]
+    found, start = [], 0
+    for length in lengths:
+        end = start + length
+        whole = hashlib.sha256(str(length).encode())
+        for name, all_gaps, content in columns:
+            gaps = all_gaps[start:end]
+            if 0 not in gaps:
+                continue
+            if isinstance(content, list):
+                kind, part = "text", "\0".join(content[start:end]).encode()
+            else:
+                kind, part = "number", content[8 * start : 8 * end]
+            whole.update(f"{name}\0{kind}\0{len(part)}\0".encode())
+            whole.update(gaps)
+            whole.update(part)
+        found.append(whole.hexdigest())
+        start = end
+    return found
+
+
+def _content(column: pl.Series) -> list[str] | bytes:
+    if column.dtype == pl.String:
+        return column.to_list()
+    numbers = frames.memory(column)
     if sys.byteorder == "big":
-        found.byteswap()
-    return found.tobytes()
+        swapped = array("q", numbers)
+        swapped.byteswap()
+        return swapped.tobytes()
+    return numbers
 
 
 def of_run(tables: Mapping[str, str]) -> str:

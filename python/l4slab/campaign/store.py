@@ -525,11 +525,12 @@ def _labelled(
     for start in range(0, len(labels), _CHUNK):
         chunk = labels.slice(start, _CHUNK)
         runs = [(run, *places[run]) for run in chunk["run"].unique(maintain_order=True)]
-        unpacked = {run: _unpacked(part.tables(group, table)[run]) for run, part, group in runs}
-        for run, frame in unpacked.items():
-            of_rows[run][table] = digests.of_rows(frame)
-        found = [_with_run(run, frame) for run, frame in unpacked.items()]
-        rows = _aligned(pl.concat(found, how="diagonal_relaxed"), schema)
+        found = [_with_run(run, _unpacked(part.tables(group, table)[run])) for run, part, group in runs]
+        together = pl.concat(found, how="diagonal_relaxed")
+        of_those = digests.of_runs(together)
+        for run, *_ in runs:
+            of_rows[run][table] = of_those.get(run, digests.EMPTY)
+        rows = _aligned(together, schema)
         columns = [*labels.columns, *(name for name in schema if name != "run")]
         yield chunk.join(rows, on="run", how="inner", maintain_order="left_right").select(columns)
 
