@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from accuracy import markdown as accuracy
+from artifact import files as artifact
 from citations import markdown as citations
 from keys import keys
 from l4slab import _core
@@ -235,6 +236,7 @@ def main() -> None:
         "docs/parameters.md": parameters.markdown(),
         "docs/generated/citations.md": citations(),
         "python/l4slab/experimentfile/experiment.schema.json": compact(experiment_schema()) + "\n",
+        **artifact(),
     }
     stale = [
         name for name, text in files.items() if not (ROOT / name).is_file() or (ROOT / name).read_text("utf-8") != text

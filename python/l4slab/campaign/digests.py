@@ -1,10 +1,10 @@
 """Digests of results: equal for equal values, whatever wrote them, in whichever order and parts.
 
-    digest of a run's rows in a table   SHA-256 over their number and the columns that have a value, by name: name, kind
-                                        and size; for each row a byte, 1 where it has no value; and the values, as
-                                        little-endian floats of 8 bytes or as texts that a zero byte separates
-    digest of a run                     SHA-256 over these digests, by the table's name
-    digest of a table                   SHA-256 over its runs in order: their labels, and the digest of their rows
+* of a run's rows in a table: SHA-256 over their number and the columns that have a value, by name: name, kind and size;
+  for each row a byte, 1 where it has no value; and the values, as little-endian floats of 8 bytes or as texts that a
+  zero byte separates
+* of a run: SHA-256 over these digests, by the table's name
+* of a table: SHA-256 over its runs in order: their labels, and the digest of their rows
 """
 
 from __future__ import annotations

@@ -32,8 +32,8 @@ _SHOWN = 20
 def verify(place: str, count: int | None, every: bool, workers: int | None, as_json: bool) -> int:
     """Recompute runs of a report and compare: its tables, texts, figures, verdicts and files.
 
-    DIR is a results folder, REPORT a report.html alone. The exit status is 0 if everything is as computed, 1 if something
-    was altered, and 2 if the input is wrong or another build of l4slab wrote it and something differs.
+    DIR is a results folder, REPORT a report.html alone. The exit status is 0 if everything is as computed, 1 if
+    something was altered, and 2 if the input is wrong or another build of l4slab wrote it and something differs.
     """
     from l4slab.tools import verify as tool
 
