@@ -21,8 +21,8 @@ ROOT = Path(__file__).resolve().parents[1]
 _KINDS = {"disputed": "disputed statement", "found": "own finding"}
 _START = """# Artifact
 
-`./dev.sh generate` writes this page from the packaged studies. README has the installation, which needs Python, Rust and a
-C compiler.
+`./dev.sh generate` writes this page from the packaged studies. README has the installation, which needs
+Python, Rust and a C compiler.
 
 ## The first ten minutes
 
@@ -34,9 +34,9 @@ l4slab report results/fast-lane --open       # the report: each statement with i
 l4slab verify results/fast-lane --all        # computes every run again and compares all numbers of the report
 ```
 
-Exit status 0 of `reproduce` means that your machine got the recorded verdict for every statement. Exit status 0 of `verify` means
-that every number is as computed. The simulator is deterministic: the same version gives the same tables, byte for byte, as
-`digests.json` in the results folder shows ([docs/results.md](docs/results.md#digests)).
+Exit status 0 of `reproduce` means that your machine got the recorded verdict for every statement. Exit status 0 of
+`verify` means that every number is as computed. The simulator is deterministic: the same version gives the same tables,
+byte for byte, as `digests.json` in the results folder shows ([docs/results.md](docs/results.md#digests)).
 
 ## Studies
 
