@@ -39,6 +39,11 @@ class Finding:
         return f"{where}: found {self.found}, recomputed {self.recomputed}"
 
 
+def table_of(value: object) -> dict[str, Any]:
+    """A JSON table; empty where somebody has put something else in its place."""
+    return value if isinstance(value, dict) else {}
+
+
 def shown(value: object) -> str:
     """A value for people; a text in quotes, shortened."""
     if value is None:

@@ -12,43 +12,46 @@ import polars as pl
 
 from l4slab import _core
 from l4slab.api.campaign import plans_of
-from l4slab.base import paths
+from l4slab.base import damage, paths
 from l4slab.base.errors import InputError
 from l4slab.campaign import digests, remote
-from l4slab.campaign.store import SIGN, Store, digest_of_file, digests_of
+from l4slab.campaign.store import DIGESTS, SIGN, Store, digest_of_file, digests_of
 from l4slab.report import provenance
 from l4slab.sweep import Run
 from l4slab.tools.verify import pages
-from l4slab.tools.verify.findings import Finding, of_texts, shown
+from l4slab.tools.verify.findings import Finding, of_texts, shown, table_of
 
 _REMEDY = 'give a DIR that "l4slab run --out DIR" has written, or its report.html'
 
 
 @dataclass(frozen=True)
 class Given:
-    """What was given. `folder` has its experiment files; with `is_folder`, also tables and finished runs."""
+    """What was given. `folder` has its experiment files; with `is_folder`, also tables and finished runs.
+
+    `page` is its report, None where it has none, or with `broken`, one that cannot be read: a sentence.
+    """
 
     place: str
     folder: Path
     is_folder: bool
-    text: str | None  # of report.html
     page: pages.Page | None
+    broken: str | None = None
 
     @property
     def provenance(self) -> Mapping[str, Any]:
         """What the report says about its origin, else the folder; empty where neither does."""
-        found = {} if self.page is None else self.page.data.get(provenance.ELEMENT, {})
-        return found if isinstance(found, dict) and found else digests_of(self.folder)
+        found = table_of({} if self.page is None else self.page.data.get(provenance.ELEMENT))
+        return found or digests_of(self.folder)
 
     def digests(self) -> Mapping[str, str]:
         """The digest of each run, by id."""
-        found = self.provenance.get("runs", {})
-        return found if isinstance(found, dict) else {}
+        return table_of(self.provenance.get("runs"))
 
     def tables(self, name: str) -> pl.DataFrame:
         """`flows` or `links`, with the digits that the report has where there is no folder; empty where it has none."""
         if self.is_folder:
-            return pl.read_parquet(self.folder / f"{name}.parquet")
+            path = self.folder / f"{name}.parquet"
+            return pl.read_parquet(path) if damage.is_readable(path) else pl.DataFrame()
         rows = pages.rows({} if self.page is None else self.page.data.get(f"{pages.TABLE}{name}", {}))
         frame = pl.DataFrame(rows, infer_schema_length=None)
         first = ["experiment", "run", "engine", "trial"]
@@ -87,7 +90,7 @@ def read(place: str, scratch: Path) -> Given:
         raise InputError(f"is neither a folder nor a file; {_REMEDY}", file=place)
     if path.name == pages.FILE and (path.parent / "experiments").is_dir() and (path.parent / "parts").is_dir():
         return _folder(str(path.parent), path.parent)
-    text, page = _page(path)
+    page = _page(path)
     found = page.data.get(provenance.ELEMENT)
     if not isinstance(found, dict) or not isinstance(found.get("files"), dict) or not found.get("runs"):
         raise InputError(
@@ -98,7 +101,7 @@ def read(place: str, scratch: Path) -> Given:
         raise InputError(f"is too small a place for {named}, which its runs need; give the folder", file=place)
     _unpack(found["files"], scratch / "experiments", place)
     (scratch / SIGN).touch()
-    return Given(place, scratch, False, text, page)
+    return Given(place, scratch, False, page)
 
 
 def _folder(place: str, folder: Path) -> Given:
@@ -107,13 +110,15 @@ def _folder(place: str, folder: Path) -> Given:
     if not store.experiment_files():
         raise InputError(f"is not a results folder; {_REMEDY}", file=place)
     report = folder / pages.FILE
-    return Given(place, folder, True, *(_page(report) if report.is_file() else (None, None)))
-
-
-def _page(path: Path) -> tuple[str, pages.Page]:
     try:
-        text = path.read_text(encoding="utf-8")
-        return text, pages.read(text)
+        return Given(place, folder, True, _page(report) if report.is_file() else None)
+    except InputError as error:
+        return Given(place, folder, True, None, error.message)
+
+
+def _page(path: Path) -> pages.Page:
+    try:
+        return pages.read(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise paths.told(error, path) from None
     except ValueError as error:
@@ -136,7 +141,13 @@ def _unpack(files: Mapping[str, Any], folder: Path, place: str) -> None:
 def of_files(given: Given) -> Iterator[Finding]:
     """Experiment files that changed after their runs, and files that the report holds and the folder has not."""
     folder = given.folder / "experiments"
-    kept = given.provenance.get("files") or {}
+    if given.broken is not None:
+        yield Finding(pages.FILE, (), given.broken, "a report")
+    there, here = given.provenance, digests_of(given.folder)
+    for key in ("l4slab", "build", "libraries") if given.is_folder and here else ():
+        if here.get(key) != there.get(key):
+            yield Finding(DIGESTS, (key,), shown(here.get(key)), f"{shown(there.get(key))}, as {pages.FILE} says")
+    kept = table_of(there.get("files"))
     for name, packed in kept.items() if given.is_folder else ():
         path, file = folder / name, f"experiments/{name}"
         try:

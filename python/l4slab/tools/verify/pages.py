@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from html.parser import HTMLParser
 from itertools import islice, zip_longest
 from typing import Any
 
 from l4slab.report import provenance
-from l4slab.tools.verify.findings import MOST, Finding, of_texts, of_values, shown
+from l4slab.tools.verify.findings import MOST, Finding, of_texts, of_values, shown, table_of
 
 FILE = "report.html"
 _OUT = re.compile(r"(l4slab (?:run|reproduce) [^;\n]*?) --out (?:'[^']*'|[^\s;]+)")
@@ -205,7 +205,7 @@ def _of_indices(found: Any, again: Any, runs: Collection[str] | None) -> Iterato
     if not isinstance(found, dict):
         yield Finding(FILE, ("index",), shown(found), "the data of the figures")
         return
-    packed = found.get("runs") or {}, again.get("runs") or {}
+    packed = table_of(found.get("runs")), table_of(again.get("runs"))
     for run in packed[1] if runs is not None else dict.fromkeys((*packed[1], *packed[0])):
         if any(run not in one for one in packed):
             if runs is None or found.get("runs") is not None:
@@ -222,7 +222,7 @@ def of_runs(file: str, run: str, found: str, again: str) -> Iterator[Finding]:
     """Differences of a run as the page opens it."""
     try:
         one = unpacked(found)
-    except ValueError:
+    except (ValueError, TypeError):
         yield Finding(file, (f"run {run}",), "what cannot be unpacked", "a run")
         return
     yield from _of_data(file, (f"run {run}",), one, unpacked(again))
@@ -230,8 +230,8 @@ def of_runs(file: str, run: str, found: str, again: str) -> Iterator[Finding]:
 
 def _of_provenance(found: Any, again: Any, runs: Collection[str] | None) -> Iterator[Finding]:
     """Digests, and the files that the page holds."""
-    given: Mapping[str, Any] = found if isinstance(found, dict) else {}
-    of_runs_ = given.get("runs") or {}
+    given = table_of(found)
+    of_runs_ = table_of(given.get("runs"))
     if runs is not None:
         of_runs_ = {run: of_runs_.get(run) for run in runs}
     for inner, a, b in islice(of_values(of_runs_, again["runs"]), MOST):
@@ -240,11 +240,13 @@ def _of_provenance(found: Any, again: Any, runs: Collection[str] | None) -> Iter
         return
     for inner, a, b in islice(of_values(given.get("tables"), again["tables"]), MOST):
         yield Finding(FILE, (provenance.ELEMENT, "digest of table", *inner), shown(a), shown(b))
-    files = given.get("files") or {}
+    if given.get("build") == again["build"] and given.get("l4slab") != again["l4slab"]:
+        yield Finding(FILE, (provenance.ELEMENT, "l4slab"), shown(given.get("l4slab")), shown(again["l4slab"]))
+    files = table_of(given.get("files"))
     for name, text in again["files"].items():
         try:
             same = name in files and provenance.unpacked(files[name]) == provenance.unpacked(text)
-        except ValueError:
+        except (ValueError, TypeError):
             same = False
         if not same:
             yield Finding(FILE, (provenance.ELEMENT, f"experiments/{name}"), "another file", "that of the results")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import filecmp
 import hashlib
 import json
 import re
@@ -17,7 +18,7 @@ from l4slab.base import metrics
 from l4slab.campaign.store import DIGESTS, SIGN, digests_of
 from l4slab.sweep import Run
 from l4slab.tools.verify import pages
-from l4slab.tools.verify.findings import MOST, Finding, of_tables, of_texts, of_values, shown
+from l4slab.tools.verify.findings import MOST, Finding, of_tables, of_texts, of_values, shown, table_of
 from l4slab.tools.verify.given import Given
 
 _KINDS = ("png", "pdf", "svg")
@@ -71,9 +72,9 @@ def differences(
         for table in (*metrics.TABLES, *(("claims", "published") if runs is None else ())):
             yield from _of_table(given.folder, folder, f"{table}.parquet", ids, runs)
         yield from _of_digests(given.folder, folder, ids, runs)
-    if given.page is None:
+    if given.page is None and given.broken is None:
         notes.append(f"There is no {pages.FILE}; tables and verdicts were compared.")
-    else:
+    elif given.page is not None:
         text = (folder / pages.FILE).read_text(encoding="utf-8")
         yield from pages.differences(given.page, pages.read(_renamed(text, ids)), runs)
     if given.is_folder:
@@ -85,6 +86,8 @@ def _of_table(
 ) -> Iterator[Finding]:
     if not (found / name).is_file():
         yield Finding(name, (), "no such file", "a table")
+        return
+    if not ids and filecmp.cmp(found / name, again / name, shallow=False):
         return
     computed = pl.read_parquet(again / name)
     if "run" in computed.columns and ids:
@@ -106,12 +109,12 @@ def _of_digests(found: Path, again: Path, ids: Mapping[str, str], runs: Collecti
         yield Finding(DIGESTS, (), "no such file", "digests")
         return
     given, computed = digests_of(found), digests_of(again)
-    of_runs = dict(given.get("runs") or {})
+    of_runs = table_of(given.get("runs"))
     if runs is not None:
         of_runs = {run: of_runs.get(run) for run in runs}
     pairs = {"run": (of_runs, {ids.get(run, run): one for run, one in computed["runs"].items()})}
     if runs is None:
-        pairs["table"] = dict(given.get("tables") or {}), computed["tables"]
+        pairs["table"] = table_of(given.get("tables")), computed["tables"]
     for part, pair in pairs.items():
         for place, a, b in islice(of_values(*pair), MOST):
             yield Finding(DIGESTS, (f"digest of {part}", *place), shown(a), shown(b))
