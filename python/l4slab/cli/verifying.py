@@ -81,8 +81,8 @@ def sentences(found: Verified) -> list[str]:
         told.append("Every table, verdict, text and figure is what the stored runs give.")
     else:
         told.append(
-            "The page alone holds no other runs: its texts and figures, which are about all runs, were not compared; "
-            "give its folder, or --all."
+            "The other runs are not stored, so texts and figures, which are about all runs, were not compared; give "
+            "the whole folder, or --all."
         )
     if 0 < again < runs and (sure := tool.surely_found(runs, again)) is not None:
         chances = [(number, tool.found_by_chance(runs, again, number)) for number in (1, max(1, round(runs / 10)))]
