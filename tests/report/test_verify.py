@@ -216,6 +216,8 @@ def test_digests_depend_on_values_only() -> None:
     same = rows.with_columns(d=pl.lit(None, pl.Float64)).select("d", "c", "b", "a")
     parts = pl.concat([same[:1], same[1:]], rechunk=False)
     assert digests.of_rows(rows) == digests.of_rows(same) == digests.of_rows(parts)
+    lists = pl.DataFrame({"a": [["x"], None, ["y", "z"]]})  # the table of a search
+    assert digests.of_rows(lists) != digests.of_rows(lists.reverse())
     others = [rows.reverse(), rows[:2], rows.rename({"a": "e"}), rows.with_columns(pl.col("a").fill_null(0.0))]
     others += [rows.with_columns(a=pl.col("a") * (1 + 2**-52)), rows.with_columns(b=pl.col("b").fill_null("z"))]
     assert len({digests.of_rows(one) for one in (rows, *others)}) == 7
