@@ -6,13 +6,12 @@ as polars. These do not.
 
 from __future__ import annotations
 
-import ctypes
 import io
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, ClassVar, cast
+from typing import IO, TYPE_CHECKING, Any, cast
 
 import polars as pl
 from polars.io.plugins import register_io_source
@@ -57,42 +56,6 @@ def register(connection: duckdb.DuckDBPyConnection, name: str, frame: pl.DataFra
 def fetch(relation: duckdb.DuckDBPyRelation) -> pl.DataFrame:
     """The rows of a query."""
     return pl.DataFrame(relation)
-
-
-class _Array(ctypes.Structure):
-    """`ArrowArray` of the C data interface."""
-
-    _fields_: ClassVar = [
-        *((name, ctypes.c_int64) for name in ("length", "null_count", "offset", "n_buffers", "n_children")),
-        ("buffers", ctypes.POINTER(ctypes.c_void_p)),
-        *((name, ctypes.c_void_p) for name in ("children", "dictionary", "release", "private_data")),
-    ]
-
-
-class _ArrayStream(ctypes.Structure):
-    """`ArrowArrayStream` of the C stream interface, which its capsule releases."""
-
-    _fields_: ClassVar = [
-        (name, ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)) for name in ("get_schema", "get_next")
-    ]
-
-
-_pointer_in = ctypes.pythonapi.PyCapsule_GetPointer
-_pointer_in.argtypes, _pointer_in.restype = (ctypes.py_object, ctypes.c_char_p), ctypes.c_void_p
-
-
-def memory(column: pl.Series) -> bytes:
-    """The values of a column of UInt8, Int64 or Float64 without NULL, as they are in memory."""
-    capsule = column.__arrow_c_stream__()
-    stream = _pointer_in(capsule, b"arrow_array_stream")
-    get_next = ctypes.cast(stream, ctypes.POINTER(_ArrayStream)).contents.get_next
-    width = 1 if column.dtype == pl.UInt8 else 8
-    found = b""
-    while get_next(stream, ctypes.byref(array := _Array())) == 0 and array.release:
-        if array.length:
-            found += ctypes.string_at(array.buffers[1] + array.offset * width, array.length * width)
-        ctypes.CFUNCTYPE(None, ctypes.c_void_p)(array.release)(ctypes.byref(array))
-    return found
 
 
 def batches(path: Path, columns: Iterable[str] | None = None) -> Iterator[pl.DataFrame]:

@@ -23,7 +23,6 @@ import polars as pl
 from polars import selectors as cs
 
 from l4slab import _core
-from l4slab.base import frames
 from l4slab.base.values import Keys
 from l4slab.engines.contract import digest
 
@@ -57,7 +56,7 @@ def _digests(rows: pl.DataFrame, lengths: Sequence[int]) -> list[str]:
         ~numbers,
         *(pl.col(name).is_null().cast(pl.UInt8).alias(f"{name}{_GAPS}") for name in names),
     )
-    columns = [(name, frames.memory(values[f"{name}{_GAPS}"]), _content(values[name])) for name in names]
+    columns = [(name, bytes(values[f"{name}{_GAPS}"].to_list()), _content(values[name])) for name in names]
     found, start = [], 0
     for length in lengths:
         end = start + length
@@ -79,16 +78,14 @@ def _digests(rows: pl.DataFrame, lengths: Sequence[int]) -> list[str]:
 
 
 def _content(column: pl.Series) -> list[str] | bytes:
-    """Numbers as they are in memory, everything else as texts."""
+    """Numbers as little-endian floats of 8 bytes, everything else as texts."""
     if column.dtype != pl.Float64:
         texts = column.to_list()
         return [one if isinstance(one, str) else "" if one is None else json.dumps(one) for one in texts]
-    numbers = frames.memory(column)
+    numbers = array("d", column.to_list())
     if sys.byteorder == "big":
-        swapped = array("q", numbers)
-        swapped.byteswap()
-        return swapped.tobytes()
-    return numbers
+        numbers.byteswap()
+    return numbers.tobytes()
 
 
 def of_run(tables: Mapping[str, str]) -> str:
