@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from l4slab import experimentfile, sweep
 from l4slab.api import campaign, experiment
-from l4slab.base.packaged import atlas, comparisons, requirements, studies
+from l4slab.base.packaged import atlas, comparisons, queue_requirements, requirements, studies
 from l4slab.experimentfile.traffic import KINDS
 
 SHIPPED = (
@@ -22,6 +22,7 @@ SHIPPED = (
     + list(comparisons().values())
     + requirements()
     + requirements(media=True)
+    + queue_requirements()
     + atlas()
 )
 

@@ -12,6 +12,7 @@ from l4slab.base.errors import InputError, one_line, suggest
 _AGREE = "agree"
 _CHECK = "check"
 _CHECK_MEDIA = "check-media"
+_CHECK_QUEUE = "check-queue"
 _RANDOM = "random"
 _ATLAS = "atlas"
 
@@ -38,6 +39,12 @@ def random_files() -> list[Path]:
 def requirements(media: bool = False) -> list[Path]:
     """The experiment files that judge a congestion control (`l4slab check`), or one for media, in order."""
     with as_file(files("l4slab") / "suites" / (_CHECK_MEDIA if media else _CHECK)) as folder:
+        return sorted(folder.glob("*.toml"))
+
+
+def queue_requirements() -> list[Path]:
+    """The experiment files that judge a queue (`l4slab check --queue`), in order."""
+    with as_file(files("l4slab") / "suites" / _CHECK_QUEUE) as folder:
         return sorted(folder.glob("*.toml"))
 
 

@@ -33,6 +33,9 @@ def _controllers(_context: click.Context, _parameter: click.Parameter, incomplet
 
 @click.command()
 @click.argument("cc", metavar="[CC]", required=False, shell_complete=_controllers)
+@click.option(
+    "--queue", metavar="TC", help="Judge a queue instead: a tc string, a custom queue, or a file with classes."
+)
 @click.option("--option", "given", multiple=True, metavar="NAME=VALUE", help="An option of the congestion control.")
 @click.option("--media", is_flag=True, help="CC is for media: the test cases of RFC 8867 and 8869.")
 @click.option(
@@ -62,6 +65,7 @@ def _controllers(_context: click.Context, _parameter: click.Parameter, incomplet
 @options.as_json
 def check(
     cc: str | None,
+    queue: str | None,
     given: tuple[str, ...],
     media: bool,
     stack: str | None,
@@ -81,7 +85,7 @@ def check(
     dry_run: bool,
     as_json: bool,
 ) -> int:
-    """Test a congestion control against the requirements of RFCs: a card of verdicts.
+    """Test a congestion control or a queue against the requirements of RFCs: a card of verdicts.
 
     CC is a name as in an experiment file's cc. With --server and --client, it is the congestion control of the
     program's TCP. A failed requirement is a result, not an error, unless it passed in the --baseline.
@@ -90,7 +94,7 @@ def check(
     from l4slab.tools import check as checking
     from l4slab.tools.check.baseline import read
 
-    options.refuse_empty(out=out, baseline=baseline, fail_on=fail_on)
+    options.refuse_empty(out=out, baseline=baseline, fail_on=fail_on, queue=queue)
     if fail_on is not None and baseline is None:
         raise click.UsageError("--fail-on needs --baseline; give the card to compare with")
     if badge is not None and dry_run:
@@ -99,12 +103,18 @@ def check(
     saved = None if baseline is None else read(baseline, engine, _part(fail_on))
     settings = dict(options.setting(text) for text in given)
     env = dict(options.setting(text, "--env", "RUST_LOG=info") for text in variables)
-    program = (
-        _program(cc, server, client, sender, env) if stack is None else _stack(stack, (server, client, sender), env)
-    )
-    name = program.name(cc) if program else cc or ""
-    folder = out or options.results_folder(f"check-{'media-' if media else ''}{_as_name(name, settings)}", engine)
-    asked = checking.possible(checking.suite(cc, settings, only, program, media), engine)
+    if queue is not None:
+        if any((cc, given, media, stack, server, client, sender, variables)):
+            raise click.UsageError("--queue judges a queue; leave CC and its options out")
+        asked, name = checking.suite_of_queue(queue, only), f"queue-{_as_name(queue, {})}"
+    else:
+        program = (
+            _program(cc, server, client, sender, env) if stack is None else _stack(stack, (server, client, sender), env)
+        )
+        asked = checking.suite(cc, settings, only, program, media)
+        name = f"{'media-' if media else ''}{_as_name(program.name(cc) if program else cc or '', settings)}"
+    folder = out or options.results_folder(f"check-{name}", engine)
+    asked = checking.possible(asked, engine)
     if quick:
         whole, asked = asked, checking.quick(asked, engine)
         if asked.lacking == whole.lacking:
@@ -377,7 +387,7 @@ def document(card: Card) -> Keys:
     """The card for scripts."""
     return {
         "l4slab": _core.version(),
-        "cc": card.cc,
+        "queue" if card.kind == "queue" else "cc": card.cc,
         "options": dict(card.options),
         "engine": card.engine,
         "counts": dict(card.counts()),

@@ -1,9 +1,10 @@
-"""`l4slab check`: requirements of RFC 9331, RFC 9743 and BBR's draft on a congestion control, each with its run.
+"""`l4slab check`: requirements of RFCs on a congestion control or a queue, each with its run.
 
-The suite is the experiment files in `suites/check`. Each runs by itself, its `controller` in `[let]` is the tested
-congestion control, and each `[[claim]]` of the kind "requirement" is an item of the card. In a claim's evidence, the
-first column is the measured number, `at_least`, `at_most`, `more_than` or `wanted` its bound, `worst_at` the place that
-decides, and `run` the run behind it. `not_applicable` and `not_measured` say why an item has no verdict.
+The suites are the experiment files in `suites/check`, `check-media` and `check-queue`. Each runs by itself, its
+`controller` or `queue` in `[let]` is the tested one, and each `[[claim]]` of the kind "requirement" is an item of the
+card. In a claim's evidence, the first column is the measured number, `at_least`, `at_most`, `more_than` or `wanted` its
+bound, `worst_at` the place that decides, and `run` the run behind it. `not_applicable` and `not_measured` say why an
+item has no verdict.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 import polars as pl
 from rich.console import Console
@@ -20,14 +22,26 @@ from l4slab.base import metrics
 from l4slab.engines.registry import DEFAULT
 from l4slab.tools.check.card import Item, items
 from l4slab.tools.check.programs import Program
-from l4slab.tools.check.suite import Suite, possible, quick, suite
+from l4slab.tools.check.suite import Suite, possible, quick, suite, suite_of_queue
 
-__all__ = ["Card", "Item", "Program", "Suite", "check", "judge", "possible", "quick", "suite"]
+__all__ = [
+    "Card",
+    "Item",
+    "Program",
+    "Suite",
+    "check",
+    "check_queue",
+    "judge",
+    "possible",
+    "quick",
+    "suite",
+    "suite_of_queue",
+]
 
 
 @dataclass(frozen=True)
 class Card:
-    """The result for a congestion control: an item per requirement, and the folder of its runs."""
+    """The result for a congestion control or a queue: an item per requirement, and the folder of its runs."""
 
     cc: str
     options: Mapping[str, str]
@@ -38,6 +52,7 @@ class Card:
     report: str | None = None
     notes: Sequence[str] = field(default=())
     lacking: Mapping[str, str] = field(default_factory=dict)  # experiments that this check was not to run, and why
+    kind: Literal["congestion control", "queue"] = "congestion control"  # which `cc` is
 
     def counts(self) -> dict[str, int]:
         """How many items have each verdict."""
@@ -67,6 +82,20 @@ def check(
     return judge(asked, out, engine, workers, console)
 
 
+def check_queue(
+    queue: str,
+    out: Path | str | None = None,
+    engine: str = DEFAULT,
+    only: Sequence[str] = (),
+    workers: int | None = None,
+    console: Console | None = None,
+) -> Card:
+    """Judge a queue: a `tc` string, a custom queue as in an experiment file, or a TOML file with the keys of a link
+    that has classes. The rest is as in `check`. Raises InputError.
+    """
+    return judge(possible(suite_of_queue(queue, only), engine), out, engine, workers, console)
+
+
 def judge(
     asked: Suite,
     out: Path | str | None = None,
@@ -79,7 +108,7 @@ def judge(
     told = {name: str(value) for name, value in options.items()} if isinstance(options, dict) else {}
     if not asked.experiments:
         none = pl.DataFrame(schema=metrics.CLAIMS)
-        return Card(asked.cc, told, engine, items(asked, none, {}), lacking=asked.lacking)
+        return Card(asked.cc, told, engine, items(asked, none, {}), lacking=asked.lacking, kind=asked.kind)
     results = campaign.run(asked.experiments, out, engine, workers, console=console or Console(quiet=True))
     failed: dict[str, str] = {}
     for run, reason in results.failures:
@@ -96,6 +125,7 @@ def judge(
         results.report,
         results.notes,
         asked.lacking,
+        asked.kind,
     )
 
 

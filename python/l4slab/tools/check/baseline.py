@@ -57,7 +57,7 @@ class Baseline:
         """Raises InputError where the card is of another congestion control or version, or where this check leaves out
         what the card has measured; with `only`, the other rows are left out on purpose.
         """
-        for what, was, now in (("congestion control", self.cc, asked.cc), ("version", self.version, _core.version())):
+        for what, was, now in ((asked.kind, self.cc, asked.cc), ("version", self.version, _core.version())):
             if was != now:
                 text = f"is a card of the {what} {was}, and this check is of {now}; save a card of this one as baseline"
                 raise InputError(text, file=self.file)
@@ -102,7 +102,8 @@ def read(file: Path | str, engine: str, limit: float | None = None) -> Baseline:
         verdicts = {str(item["id"]): str(item["verdict"]) for item in document["items"]}
         numbers = {str(item["id"]): item["measured"] for item in document["items"] if _is_number(item.get("measured"))}
         places = {str(item["id"]): str(item.get("worst_at") or "") for item in document["items"]}
-        of_engine, cc, version = (str(document[key]) for key in ("engine", "cc", "l4slab"))
+        subject = "cc" if "cc" in document else "queue"
+        of_engine, cc, version = (str(document[key]) for key in ("engine", subject, "l4slab"))
     except OSError as error:
         raise InputError(f"cannot be read ({error.strerror or error}); give a saved card", file=file) from None
     except (ValueError, LookupError, TypeError):

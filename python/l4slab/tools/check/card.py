@@ -29,6 +29,10 @@ PARTS = {
     "draft-ietf-ccwg-bbr-06": "draft-ietf-ccwg-bbr-06, appendix A: test cases of BBR",
     "RFC 8867": "RFC 8867: test cases for congestion control of media",
     "RFC 8869": "RFC 8869: test cases over Wi-Fi and cellular networks",
+    "RFC 7567": "RFC 7567: recommendations on active queue management",
+    "RFC 7928": "RFC 7928: characterisation of a queue, against CoDel and PIE",
+    "RFC 9332": "RFC 9332: requirements on a dual queue",
+    "RFC 3819": "RFC 3819: advice on order",
 }
 _BOUNDS = {"at_least": "≥", "at_most": "≤", "more_than": ">", "wanted": "="}
 _WITHIN: dict[str, Callable[[Any, Any], bool]] = {

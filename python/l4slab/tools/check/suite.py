@@ -6,21 +6,22 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 from l4slab import _core, stacks, sweep
 from l4slab.api import campaign
 from l4slab.api.experiment import Experiment, load, to_toml
 from l4slab.base.code import is_code
 from l4slab.base.errors import InputError, suggest
-from l4slab.base.packaged import requirements
+from l4slab.base.packaged import queue_requirements, requirements
 from l4slab.base.progress import duration_text
 from l4slab.base.values import Keys
 from l4slab.campaign.estimate import longest
 from l4slab.engines.contract import LackingError, MissingError
 from l4slab.engines.registry import DEFAULT, KERNEL, get_engine
 from l4slab.results.claims import Claim, quoted
-from l4slab.tools.check import programs
+from l4slab.tools.check import programs, queues
 from l4slab.tools.check.programs import Place, Program
 
 # In the files: `cc = "{controller}"`, and what `controller` is in [let].
@@ -32,14 +33,21 @@ _OF_STATES = "bbr-"
 
 @dataclass(frozen=True)
 class Suite:
-    """Experiments for one congestion control, the claims that they make, and why some will not be measured."""
+    """Experiments for one congestion control or queue, the claims that they make, and why some will not be measured."""
 
-    cc: str  # as it is told, of a program its name
+    cc: str  # as it is told, of a program its name, or the queue
     tested: Keys  # keys of a flow with it
     experiments: list[Experiment]
     claims: list[tuple[str, Claim]]  # with the experiment's name, in the order of the files
     lacking: dict[str, str] = field(default_factory=dict)  # by experiment
     apart: dict[str, str] = field(default_factory=dict)  # by experiment, why it is not meant for this one
+    link: Keys | None = None  # keys of a link with the queue that is judged; None: a congestion control is
+    let: Keys = field(default_factory=dict)  # values that they name
+
+    @property
+    def kind(self) -> Literal["congestion control", "queue"]:
+        """What is judged."""
+        return "queue" if self.link is not None else "congestion control"
 
 
 def suite(
@@ -71,19 +79,9 @@ def suite(
     if program is not None and options:
         raise InputError("--option is of a congestion control; tell the program in its command")
     _check(alone)
-    documents = {file.stem: tomllib.loads(file.read_text(encoding="utf-8")) for file in requirements(media)}
-    known = [claim["id"] for document in documents.values() for claim in document.get("claim", [])]
-    for name in only:
-        if name not in known:
-            raise InputError(f"--item {name} is not a requirement; {suggest(name, known)}")
     told_as = cc or "" if program is None else program.name(cc)
     experiments, claims, lacking, apart = [], [], {}, {}
-    if only:  # figures compare experiments of which some are left out
-        documents = {name: {**document, "figure": []} for name, document in documents.items()}
-    for name, document in documents.items():
-        document["claim"] = [claim for claim in document.get("claim", []) if not only or claim["id"] in only]
-        if not document["claim"]:
-            continue
+    for name, document in _documents(requirements(media), only).items():
         if name.startswith(_OF_STATES) and (reason := _no_states(cc or "", program)) is not None:
             apart[name] = reason
         elif name.startswith(_OF_STATES) and program is not None and (reason := _not_logged(cc, program)):
@@ -107,6 +105,37 @@ def suite(
         if name not in lacking and name not in apart:
             experiments.append(experiment)
     return Suite(told_as, alone, experiments, claims, lacking, apart)
+
+
+def suite_of_queue(queue: str, only: Sequence[str] = ()) -> Suite:
+    """The requirements, or `only` those of these ids, for a queue: see `queues.keys_of`. Raises InputError."""
+    link, let = queues.keys_of(queue)
+    asked = Suite(queue, {"cc": "cubic"}, [], [], link=link, let=let)
+    sweep.expand(load(_alone(asked.tested, link, let), {}), DEFAULT)
+    for name, document in _documents(queue_requirements(), only).items():
+        if queues.NAME not in document.get("let", {}):
+            document["title"] = f"l4slab check --queue {queue!r}"
+        elif (reason := queues.put_in(document, link, let)) is not None:
+            asked.apart[name] = reason
+        experiment = Experiment.from_toml(to_toml(document), name)
+        asked.claims.extend((name, claim) for claim in experiment.claims)
+        if name not in asked.apart:
+            asked.experiments.append(experiment)
+    return asked
+
+
+def _documents(files: Sequence[Path], only: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """The files of a suite by name, with the claims that are wanted. Raises InputError."""
+    documents = {file.stem: tomllib.loads(file.read_text(encoding="utf-8")) for file in files}
+    known = [claim["id"] for document in documents.values() for claim in document.get("claim", [])]
+    for name in only:
+        if name not in known:
+            raise InputError(f"--item {name} is not a requirement; {suggest(name, known)}")
+    if only:  # figures compare experiments of which some are left out
+        documents = {name: {**document, "figure": []} for name, document in documents.items()}
+    for document in documents.values():
+        document["claim"] = [claim for claim in document.get("claim", []) if not only or claim["id"] in only]
+    return {name: document for name, document in documents.items() if document["claim"]}
 
 
 def _no_states(cc: str, program: Program | None) -> str | None:
@@ -139,10 +168,10 @@ def told(options: Mapping[str, str]) -> str:
 def possible(asked: Suite, engine: str) -> Suite:
     """The suite without the experiments that the engine cannot run, which `lacking` tells.
 
-    Raises InputError where it has not got the congestion control.
+    Raises InputError where it has not got the congestion control or the queue.
     """
     runner = get_engine(engine)
-    (alone,) = sweep.expand(load(_alone(asked.tested), {}), engine).runs
+    (alone,) = sweep.expand(load(_alone(asked.tested, asked.link, asked.let), {}), engine).runs
     try:
         with suppress(MissingError):  # that is told when it is to run
             runner.check(alone.description)
@@ -202,10 +231,15 @@ def _controller(cc: str, options: Mapping[str, str]) -> Keys:
     return {"cc": cc, "options": dict(options)} if options else {"cc": cc}
 
 
-def _alone(tested: Keys) -> Keys:
-    """An experiment of nothing but the congestion control."""
+def _alone(tested: Keys, link: Keys | None = None, let: Keys | None = None) -> Keys:
+    """An experiment of nothing but the congestion control, or the queue of a link."""
     flow: Keys = {"name": "tested", **tested, "rtt": "10ms"}
-    return {"duration": "1s", "link": {"bottleneck": {"rate": "1Mbit", "qdisc": "pfifo"}}, "flow": [flow]}
+    return {
+        "duration": "1s",
+        "let": {"mbit": "20", **(let or {})},
+        "link": {"bottleneck": {"rate": "{mbit}Mbit", "qdisc": "pfifo", **(link or {})}},
+        "flow": [flow],
+    }
 
 
 def _places(document: Mapping[str, Any]) -> list[Place]:
