@@ -78,7 +78,7 @@ def text(cards: Mapping[str, Any]) -> str:
             if item.part == part:
                 cells = [CELLS[cards[name]["items"][item.id][0]] for name in names()]
                 rows.append([item.section, item.level, f"`{item.id}`: {item.says}", *cells])
-        parts.append(f"### {title}\n\n{_table(rows)}")
+        parts.append(f"### {title}\n\n{table(rows)}")
     for name in names():
         rows = [["requirement", "measured", "bound", "where the bound is from"], ["---"] * 4]
         for item in of_suite:
@@ -86,21 +86,22 @@ def text(cards: Mapping[str, Any]) -> str:
             if verdict == "fail":
                 source = item.bound_source or "the document's words"
                 rows.append([f"`{item.id}` ({item.source})", measured, bound, source])
-        parts.append(f"### What `{name}` fails\n\nIt {cards[name]['bottom_line']}\n\n{_table(rows)}")
+        parts.append(f"### What `{name}` fails\n\nIt {cards[name]['bottom_line']}\n\n{table(rows)}")
     return "\n".join(parts)
 
 
-def _table(rows: list[list[str]]) -> str:
+def table(rows: list[list[str]]) -> str:
+    """Rows of cells as Markdown."""
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
-def alarms(cards: int, only: Collection[str] = ()) -> dict[str, int]:
-    """Of so many cards of Reno with fresh seeds, how often each comparison fails; "" is any of them.
+def alarms(cards: int, only: Collection[str] = (), of: check.Suite | None = None) -> dict[str, int]:
+    """Of so many cards of Reno, or of a queue, with fresh seeds, how often each comparison fails; "" is any of them.
 
     The references are those of every card; `only` names experiments.
     """
     failed: dict[str, set[int]] = {}
-    for written in check.suite("reno").experiments:
+    for written in (of or check.suite("reno")).experiments:
         if "who" not in written.sweep or written.name == "bbr" or (only and written.name not in only):
             continue
         document = written.written()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from l4slab import _core
 from l4slab.base.code import is_code
 from l4slab.base.errors import InputError, suggest
 from l4slab.base.values import Keys
@@ -17,6 +19,9 @@ _PLACEHOLDER = f"{{{NAME}}}"
 # Keys of a link that belong to its queue, and [let], whose values they may name.
 _KEYS = ("qdisc", "class", "filter", "policer")
 _LET = "let"
+# The factor of the experiment in which the queue's parameters differ.
+_VARIED = "parameter"
+_TIME = re.compile(r"(\d+(?:\.\d+)?)(us|ms|s)")
 
 
 def keys_of(queue: str) -> tuple[Keys, Keys]:
@@ -51,9 +56,28 @@ def put_in(document: dict[str, Any], link: Keys, let: Keys) -> str | None:
         return "it has classes of its own"
     del document["let"][NAME]
     document["let"].update(let)
+    if _VARIED in document.get("sweep", {}) and len(link) == 1:
+        levels = [{"level": name, "link.bottleneck.qdisc": qdisc} for name, qdisc in _varied(str(link["qdisc"]))]
+        document["sweep"][_VARIED] += levels
     for table, before in places:
         table.update({f"{before}{key}": value for key, value in link.items()})
     return None
+
+
+def _varied(qdisc: str) -> Iterator[tuple[str, str]]:
+    """A built-in queue with each of its parameters of time halved and doubled, and what differs."""
+    kind, *words = qdisc.split()
+    for entry in [one for one in _core.qdiscs() if one["name"] == kind]:
+        for parameter in entry["parameters"]:
+            name = parameter["keyword"]
+            value = words[words.index(name) + 1] if name in words[:-1] else parameter["default"] or ""
+            match = _TIME.fullmatch(value)
+            if match is None or not float(match[1]) or (entry["in_linux"] and not parameter["in_linux"]):
+                continue
+            others = " ".join(words).replace(f"{name} {value}", "")
+            for factor in (0.5, 2.0):
+                changed = f"{name} {float(match[1]) * factor:g}{match[2]}"
+                yield changed, f"{kind} {others} {changed}"
 
 
 def _places(document: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:

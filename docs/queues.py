@@ -1,0 +1,113 @@
+"""Writes the cards of the built-in queues into docs/queues.md, from both engines.
+
+    .venv/bin/python docs/queues.py [QUEUE...]        by default all of QUEUES, in the simulator
+    .venv/bin/python docs/queues.py linux [QUEUE...]  on the kernel: three minutes of one core each, and 15 once
+    .venv/bin/python docs/queues.py alarms QUEUE [N]  judges it N times (100) with fresh seeds
+
+The runs of CoDel and PIE, which all cards share, are in results/queues and results/queues-linux.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from l4slab.base import metrics
+from l4slab.base.packaged import queue_requirements
+from l4slab.cli import checking, terminal
+from l4slab.tools import check
+from l4slab.tools.check.card import PARTS, Item, items
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from check import CELLS, END, alarms, table, written
+
+DOCS = Path(__file__).resolve().parent
+BEGIN = "<!-- written by docs/queues.py -->\n"
+PAGE, CARDS = DOCS / "queues.md", DOCS / "queues.json"
+ENGINES = {"sim": "results/queues", "linux": "results/queues-linux"}
+# Those of the mainline with their defaults, with ECN where that is an option, and the dual queues of the simulator.
+QUEUES = (
+    "pfifo", "sfq", "red limit 400000 avpkt 1000 ecn", "codel", "codel ecn", "pie", "pie ecn", "fq_codel", "fq_pie",
+    "cake", "dualpi2", "dualpi2_rfc9332", "docsis_ll", "curvy_red",
+)  # fmt: skip
+Cards = Mapping[str, Mapping[str, Any]]
+
+
+def mark() -> str:
+    """Changes with the suite."""
+    return hashlib.sha256(b"".join(file.read_bytes() for file in queue_requirements())).hexdigest()[:16]
+
+
+def asked() -> list[Item]:
+    """What every card asks."""
+    return items(check.suite_of_queue(QUEUES[0]), pl.DataFrame(schema=metrics.CLAIMS), {})
+
+
+def card(queue: str, engine: str, out: str | None = None) -> dict[str, Any]:
+    """The page's part about a queue on an engine."""
+    found = check.check_queue(queue, out, engine, console=terminal.err())
+    return {
+        "of": mark(),
+        "bottom_line": checking.bottom_line(found.items),
+        "items": {item.id: [item.verdict, checking.measured(item), checking.bound(item)] for item in found.items},
+    }
+
+
+def text(cards: Cards) -> str:
+    """The page's tables as Markdown."""
+    parts = []
+    for part, title in PARTS.items():
+        of_part = [item for item in asked() if item.part == part]
+        if of_part:
+            rows = [["section", "level", "requirement", *(f"`{name}`" for name in QUEUES)], ["---"] * (3 + len(QUEUES))]
+            for item in of_part:
+                cells = [_cell(cards, name, item.id) for name in QUEUES]
+                rows.append([item.section, item.level, f"`{item.id}`: {item.says}", *cells])
+            parts.append(f"### {title}\n\n{table(rows)}")
+    for name in QUEUES:
+        rows = [["requirement", "simulator", "bound", "kernel", "bound"], ["---"] * 5]
+        for item in asked():
+            of = [cards.get(f"{name} on {engine}", {}).get("items", {}).get(item.id) for engine in ENGINES]
+            if any(found and found[0] == "fail" for found in of):
+                rows.append(
+                    [f"`{item.id}` ({item.source})", *(cell for found in of for cell in (found or ["", "", ""])[1:])]
+                )
+        lines = [f"It {cards[key]['bottom_line']}" for key in (f"{name} on sim",)]
+        if len(rows) > 2:
+            lines += ["", table(rows).rstrip()]
+        parts.append(f"### What `{name}` fails\n\n" + "\n".join(lines) + "\n")
+    return "\n".join(parts)
+
+
+def _cell(cards: Cards, name: str, item: str) -> str:
+    here, there = (cards.get(f"{name} on {engine}", {}).get("items", {}).get(item) for engine in ENGINES)
+    cell = CELLS[here[0]]
+    return cell if there is None or there[0] in (here[0], "not measured") else f"{cell}, kernel: {CELLS[there[0]]}"
+
+
+def main(wanted: list[str]) -> None:
+    """Bring the page up to date, or print the false alarms."""
+    if wanted[:1] == ["alarms"]:
+        judged = int(wanted[2]) if len(wanted) > 2 else 100
+        for name, count in alarms(judged, of=check.suite_of_queue(wanted[1])).items():
+            print(f"{name or 'any'}: {count} of {judged}", flush=True)
+        return
+    engine = "linux" if wanted[:1] == ["linux"] else "sim"
+    for name in wanted[engine == "linux" :] or QUEUES:
+        found = card(name, engine, ENGINES[engine])
+        cards = (json.loads(CARDS.read_text("utf-8")) if CARDS.exists() else {}) | {f"{name} on {engine}": found}
+        CARDS.write_text(written(cards), "utf-8")
+    cards = json.loads(CARDS.read_text("utf-8"))
+    # A page with cards of two suites would compare what is not the same.
+    if all(cards.get(f"{name} on sim", {}).get("of") == mark() for name in QUEUES):
+        head, _, rest = PAGE.read_text("utf-8").partition(BEGIN)
+        PAGE.write_text(head + BEGIN + text(cards) + END + rest.partition(END)[2], "utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
