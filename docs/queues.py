@@ -58,6 +58,11 @@ def card(queue: str, engine: str, out: str | None = None) -> dict[str, Any]:
     }
 
 
+def current() -> Cards:
+    """The cards of the suite as it is: a page with cards of two suites would compare what is not the same."""
+    return {name: one for name, one in json.loads(CARDS.read_text("utf-8")).items() if one["of"] == mark()}
+
+
 def text(cards: Cards) -> str:
     """The page's tables as Markdown."""
     parts = []
@@ -102,9 +107,8 @@ def main(wanted: list[str]) -> None:
         found = card(name, engine, ENGINES[engine])
         cards = (json.loads(CARDS.read_text("utf-8")) if CARDS.exists() else {}) | {f"{name} on {engine}": found}
         CARDS.write_text(written(cards), "utf-8")
-    cards = json.loads(CARDS.read_text("utf-8"))
-    # A page with cards of two suites would compare what is not the same.
-    if all(cards.get(f"{name} on sim", {}).get("of") == mark() for name in QUEUES):
+    cards = current()
+    if all(f"{name} on sim" in cards for name in QUEUES):
         head, _, rest = PAGE.read_text("utf-8").partition(BEGIN)
         PAGE.write_text(head + BEGIN + text(cards) + END + rest.partition(END)[2], "utf-8")
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import l4slab
 import polars as pl
@@ -200,3 +202,35 @@ def test_the_kernels_dualpi2_gets_the_simulators_verdicts() -> None:
     dual = ("dual-delay", "dual-classifier", "dual-marks", "dual-coupling", "dual-starvation")
     found = verdicts("dualpi2", *asked, *dual, engine="linux")
     assert found == verdicts("dualpi2", *asked, *dual)
+
+
+@pytest.fixture(scope="module")
+def page(docs_script: Callable[[str], ModuleType]) -> ModuleType:
+    return docs_script("queues")
+
+
+def test_the_cards_are_of_the_suite_as_it_is(page: ModuleType) -> None:
+    cards = page.current()
+    stale = [name for name in page.QUEUES if f"{name} on sim" not in cards]
+    assert not stale, f"the suite has changed: .venv/bin/python docs/queues.py {' '.join(stale)} writes docs/queues.md"
+    ids = {item.id for item in page.asked()}
+    assert all(set(card["items"]) == ids for card in cards.values())
+    text = page.PAGE.read_text("utf-8")
+    assert text.partition(page.BEGIN)[2].partition(page.END)[0] == page.text(cards)
+
+
+def test_the_page_says_which_row_decides_each_section_of_rfc_7928(page: ModuleType) -> None:
+    (table,) = [part for part in page.PAGE.read_text("utf-8").split("\n## ") if part.startswith("The sections of")]
+    assert {item.id for item in page.asked() if item.part == "RFC 7928"} <= set(
+        table.replace("`", " ").replace(",", " ").split()
+    )
+
+
+def test_dualpi2_has_the_same_verdicts_on_both_engines(page: ModuleType) -> None:
+    cards = page.current()
+    sim, linux = (
+        {name: row[0] for name, row in cards[f"dualpi2 on {engine}"]["items"].items()} for engine in page.ENGINES
+    )
+    measured = {name for name, verdict in linux.items() if verdict != "not measured"}
+    assert len(measured) >= 25
+    assert {name: linux[name] for name in measured} == {name: sim[name] for name in measured}
