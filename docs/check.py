@@ -96,28 +96,39 @@ def table(rows: list[list[str]]) -> str:
 
 
 def alarms(cards: int, only: Collection[str] = (), of: check.Suite | None = None) -> dict[str, int]:
-    """Of so many cards of Reno, or of a queue, with fresh seeds, how often each comparison fails; "" is any of them.
+    """Of so many cards of Reno, or of a queue, with fresh seeds, how often each row fails; "" is any of them.
 
-    The references are those of every card; `only` names experiments.
+    The references are those of every card; `only` names experiments. Of Reno only comparisons are judged.
     """
     failed: dict[str, set[int]] = {}
     for written in (of or check.suite("reno")).experiments:
-        if "who" not in written.sweep or written.name == "bbr" or (only and written.name not in only):
+        compares = "who" in written.sweep
+        judged = written.name != "bbr" if compares else of is not None and bool(written.flows)
+        if not judged or (only and written.name not in only):
             continue
         document = written.written()
         document.pop("figure", None)
         trials = document["trials"]
-        references = l4slab.run([Experiment.from_toml(to_toml(document), written.name)], where="who not like 'tested%'")
         many = document | {"trials": trials * cards, "seed": FRESH, "claim": []}
-        tested = l4slab.run([Experiment.from_toml(to_toml(many), written.name)], where="who like 'tested%'")
+        tested = l4slab.run(
+            [Experiment.from_toml(to_toml(many), written.name)], where="who like 'tested%'" if compares else None
+        )
+        references = (
+            l4slab.run([Experiment.from_toml(to_toml(document), written.name)], where="who not like 'tested%'")
+            if compares
+            else None
+        )
         for card in range(cards):
             mine = pl.col("trial").is_between(card * trials + 1, (card + 1) * trials)
             tables = {
-                name: pl.concat([getattr(tested, name).filter(mine), getattr(references, name)], how="diagonal_relaxed")
-                for name in ("flows", "links")
+                name: pl.concat(
+                    [getattr(tested, name).filter(mine), *([getattr(references, name)] if references else [])],
+                    how="diagonal_relaxed",
+                )
+                for name in ("flows", "links", "series")
             }
             for row in claims.evaluate([load(written, {})], tables).iter_rows(named=True):
-                failed.setdefault(row["id"], set()).update([card] if row["verdict"] == "fail" else [])
+                failed.setdefault(row["id"], set()).update([card] if row["verdict"] == "fails" else [])
     return {name: len(found) for name, found in failed.items()} | {"": len(set().union(*failed.values()))}
 
 

@@ -234,3 +234,9 @@ def test_dualpi2_has_the_same_verdicts_on_both_engines(page: ModuleType) -> None
     measured = {name for name, verdict in linux.items() if verdict != "not measured"}
     assert len(measured) >= 25
     assert {name: linux[name] for name in measured} == {name: sim[name] for name in measured}
+
+
+def test_alarms_are_counted(page: ModuleType) -> None:
+    """Each card of a FIFO fails, with any seed."""
+    found = page.alarms(2, ["in-class", "ecn"], check.suite_of_queue("pfifo"))
+    assert found == {"ecn": 2, "not-ect": 0, "in-class-delay": 2, "in-class-goodput": 0, "": 2}
