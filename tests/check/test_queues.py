@@ -182,6 +182,7 @@ def test_the_whole_card_is_quick() -> None:
         (["--queue", "codel", "--item", "codepoint"], "--item codepoint is not a requirement"),
         (["cubic", "--queue", "codel"], "--queue judges a queue; leave CC and its options out"),
         (["--queue", "gone.toml"], "gone.toml: cannot be read"),
+        (["--queue", "bare.toml"], "bare.toml: qdisc is missing; write qdisc ="),
         (["--queue", "wrong.toml"], "wrong.toml: rate is no key of a link's queue"),
         (["--queue", "../mine.py:Mine"], "go there: cd .. && l4slab check --queue mine.py:Mine"),
         (["--queue", "curvy_red", "--engine", "linux"], "no Linux kernel has curvy_red"),
@@ -191,6 +192,7 @@ def test_mistakes_are_sentences(
     here: Path, words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (here / "wrong.toml").write_text('rate = "1Mbit"')
+    (here / "bare.toml").write_text('let = { half = "mbit / 2" }')
     assert main(["check", *words]) == 2
     assert sentence in capsys.readouterr().err
 

@@ -34,7 +34,10 @@ def _controllers(_context: click.Context, _parameter: click.Parameter, incomplet
 @click.command()
 @click.argument("cc", metavar="[CC]", required=False, shell_complete=_controllers)
 @click.option(
-    "--queue", metavar="TC", help="Judge a queue instead: a tc string, a custom queue, or a file with classes."
+    "--queue",
+    metavar="TC",
+    shell_complete=options.qdisc_names,
+    help="Judge a queue instead: a tc string, a custom queue, or a file with classes.",
 )
 @click.option("--option", "given", multiple=True, metavar="NAME=VALUE", help="An option of the congestion control.")
 @click.option("--media", is_flag=True, help="CC is for media: the test cases of RFC 8867 and 8869.")

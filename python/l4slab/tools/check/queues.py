@@ -44,8 +44,10 @@ def keys_of(queue: str) -> tuple[Keys, Keys]:
     for key in link:
         if key not in _KEYS:
             raise InputError(f"is no key of a link's queue; {suggest(key, (*_KEYS, _LET))}", file=queue, key=key)
-    if "qdisc" not in link or not isinstance(let, dict):
-        raise InputError("is needed: a text for qdisc, a table for [let]", file=queue, key="qdisc")
+    if not isinstance(link.get("qdisc"), str):
+        raise InputError('is missing; write qdisc = "htb default 10"', file=queue, key="qdisc")
+    if not isinstance(let, dict):
+        raise InputError('is no table; write let = { half = "mbit / 2" }', file=queue, key=_LET)
     return link, let
 
 
