@@ -34,7 +34,7 @@ FAULTS = {
     "Drops": OF_DROPS,
     "Blind": OF_A_FIFO | {"not-ect"},
     "Shuffles": {"order", "untuned-goodput"},
-    "Bytes": {"packet-size"},
+    "Bytes": {"packet-size", "two-way"},
     "Starves": {"dual-starvation"},
 }
 TREE = """
