@@ -5,7 +5,7 @@ use std::io::BufRead;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use l4slab_core::element::{ArrivalChain, ArrivalList, Flow, Outbox};
-use l4slab_core::packet::Packet;
+use l4slab_core::packet::{Flags, Packet};
 use l4slab_core::probe::Totals;
 use l4slab_core::scenario::Run;
 use l4slab_core::sim::Simulation;
@@ -64,6 +64,10 @@ impl Traffic for Recorded {
     // Packets that arrive at the same time are in the order of their flows' numbers, as in a live run.
     fn is_spread(&self) -> bool {
         true
+    }
+    fn joins_segments(&self) -> bool {
+        let sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
+        sent.iter().flatten().any(|(_, pkt)| pkt.flags.has(Flags::SUPER))
     }
     fn build(&self, place: &Place) -> Box<dyn Flow> {
         let mut sent =
@@ -247,7 +251,7 @@ pub fn replay(from: impl BufRead) -> Result<Comparison, Refused> {
 mod tests {
     use l4slab_core::ecn::Ecn;
     use l4slab_core::element::Fates;
-    use l4slab_core::packet::{Flags, GroupId};
+    use l4slab_core::packet::GroupId;
     use l4slab_core::rng::Rng;
     use l4slab_core::sim::transit::Transit;
 

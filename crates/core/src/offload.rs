@@ -39,7 +39,7 @@ pub fn segments(pkt: &Packet) -> impl Iterator<Item = Packet> + use<> {
         one.frame_len = (payload + headers) as u16;
         one.flags = pkt.flags.without(Flags::SUPER);
         one.window = 0;
-        one.ecn_bytes = Default::default();
+        one.ecn_bytes.ect0 = 0;
         if i > 0 {
             one.bits = one.bits.without(TcpBits::CWR);
         }

@@ -21,6 +21,7 @@ use l4slab_core::live;
 use l4slab_core::net::access;
 use l4slab_core::params::{self, Changed, Info};
 use l4slab_core::probe::{Series, Transfer};
+use l4slab_core::rng::Rng;
 use l4slab_core::scenario::Run;
 use l4slab_core::sim::Simulation;
 use l4slab_core::sim::recording::Histogram;
@@ -43,6 +44,13 @@ fn refused(e: impl std::fmt::Display) -> PyErr {
 fn to_python<'py>(py: Python<'py>, rows: &impl Serialize) -> PyResult<Bound<'py, PyAny>> {
     let text = serde_json::to_string(rows).map_err(refused)?;
     py.import("json")?.call_method1("loads", (text,))
+}
+
+/// Random words of each parameter of a queue, values from its whole range; empty for an unknown name.
+#[pyfunction]
+fn qdisc_samples(name: &str, seed: u64) -> Vec<String> {
+    let mut rng = Rng::stream(seed, "samples", 0);
+    qdiscs::samples(name, &mut rng).into_iter().map(|(words, _)| words).collect()
 }
 
 /// Simulates a run, given as JSON, and returns `{"flows": [row…], "links": [row…], "series":
@@ -451,6 +459,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(qdisc_as_read, m)?)?;
     m.add_function(wrap_pyfunction!(tc_rate, m)?)?;
     m.add_function(wrap_pyfunction!(tc_size, m)?)?;
+    m.add_function(wrap_pyfunction!(qdisc_samples, m)?)?;
     m.add_function(wrap_pyfunction!(split_stab, m)?)?;
     m.add_function(wrap_pyfunction!(policer, m)?)?;
     m.add_function(wrap_pyfunction!(canonical_policer, m)?)?;

@@ -22,7 +22,7 @@ Path = tuple[str | int, ...]
 AT_MOST = 300
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 # Texts of several words, each of which may go.
-_WORDS = ("qdisc", "netem")
+_WORDS = ("qdisc", "netem", "packets")
 
 
 class _SpentError(Exception):
@@ -163,7 +163,8 @@ def _texts(document: Keys) -> list[Path]:
 
 
 def _has_words(path: Path) -> bool:
-    return str(path[-1]).rpartition(".")[2] in _WORDS
+    key = next((part for part in reversed(path) if isinstance(part, str)), "")
+    return key.rpartition(".")[2] in _WORDS
 
 
 def _fewer_words(document: Keys, place: Path) -> Iterator[Keys]:

@@ -1,0 +1,227 @@
+"""Random cases: a queue or a tree of them, its options and their extremes, changes while packets wait, and packets."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+from l4slab import _core
+from l4slab.base.errors import InputError
+from l4slab.base.values import Keys, Value
+from l4slab.tools.agreement.queues.cases import LINK, Case, read
+
+_TRIES = 200
+# What a person would write, so that things happen with a few hundred packets. Options that are not here are drawn from
+# their whole range only.
+_USUAL: dict[str, Sequence[str]] = {
+    "limit": ("1", "2", "5", "20", "60", "200"),
+    "target": ("200us", "1ms", "5ms", "15ms"),
+    "interval": ("5ms", "20ms", "100ms"),
+    "tupdate": ("1ms", "4ms", "15ms", "16ms"),
+    "ce_threshold": ("0us", "300us", "1ms", "5ms"),
+    "flows": ("1", "64", "1024"),
+    "quantum": ("200", "1514", "3028"),
+    "initial_quantum": ("1514", "15140"),
+    "flow_limit": ("1", "5", "30"),
+    "drop_batch": ("1", "3", "64"),
+    "depth": ("2", "10", "127"),
+    "maxrate": ("1mbit", "4mbit"),
+    "bandwidth": ("3mbit", "8mbit", "50mbit"),
+    "rtt": ("5ms", "50ms", "100ms"),
+    "step_thresh": ("200us", "1ms", "5ms"),
+    "min_qlen_step": ("0", "1", "5"),
+    "coupling_factor": ("1", "2", "4"),
+    "classic_protection": ("1%", "10%", "50%"),
+    "ecn_prob": ("1", "10", "99"),
+    "probability": ("0.02", "0.2", "1"),
+    "min": ("3000", "9000", "20000"),
+    "max": ("10000", "30000", "60000"),
+    "avpkt": ("100", "1000"),
+    "burst": ("3000", "8000", "40000"),
+    "rate": ("2mbit", "6mbit", "30mbit"),
+    "latency": ("1ms", "20ms"),
+    "delay": ("100us", "3ms", "3ms 1ms"),
+    "loss": ("1%", "20%"),
+    "duplicate": ("5%",),
+    "reorder": ("20%",),
+    "memlimit": ("20000", "100000"),
+    "memory_limit": ("20000", "100000"),
+}
+# Sizes in bytes where most have packets.
+_BYTES = {("bfifo", "limit"): 1514, ("red", "limit"): 3000, ("tbf", "limit"): 1514, ("red", "burst"): 0}
+# A corrupt packet may have another number; offsets from times of the host's clock; AF_PACKET is no TCP.
+_NOT = {"corrupt", "seed", "ack-filter", "ack-filter-aggressive", "nat", "fwmark", "slot", "distribution", "perturb",
+        "adaptative", "autorate-ingress", "linklayer", "memory", "horizon"}  # fmt: skip
+_PRIORITIES = ("pfifo_fast", "prio")
+_CODEPOINTS = ("not-ect", "ect0", "ect1", "ce")
+
+
+def draw(number: int, seed: int) -> Case:
+    """The case with this number, from 1, of a seed. Raises InputError."""
+    rng = random.Random(f"queues/{seed}/{number}")  # noqa: S311
+    why: Exception | None = None
+    for _ in range(_TRIES):
+        try:
+            return read(_document(rng), f"case {number}")
+        except (InputError, ValueError) as error:
+            why = error
+    raise InputError(f"no case {number} of seed {seed} is possible: {why}")
+
+
+def kinds() -> list[str]:
+    """Queues that simulator and kernel have."""
+    return [entry["name"] for entry in _core.qdiscs() if entry["in_linux"] and entry["name"] != "pfifo_fast"]
+
+
+def _document(rng: random.Random) -> Keys:
+    # In whole bytes per second, as tc has them.
+    rate = int(10 ** rng.uniform(6, 7.7)) // 8000 * 8000
+    link: Keys = {"rate": f"{rate}bit"}
+    classes: dict[str, Value] = {}
+    at: list[Value] = []
+    length_ms = rng.choice((20, 60, 200))
+    if rng.random() < 0.7:
+        link["qdisc"] = queue(rng, rng.choice(kinds()))
+        leaves = {"qdisc": str(link["qdisc"])}
+    else:
+        classes = _tree(rng, link, rate)
+        link["class"] = classes
+        leaves = {
+            f"class.{name}.qdisc": str(one["qdisc"])
+            for name, one in classes.items()
+            if isinstance(one, dict) and "qdisc" in one
+        }
+        _filters(rng, link, [name.split(".")[1] for name in leaves])
+    for _ in range(rng.choice((0, 0, 0, 1, 1, 3))):
+        at.append(_change(rng, leaves, classes, rate, length_ms))
+    plain = bool(classes)
+    plain = plain or "tbf" in str(link["qdisc"])
+    trains: list[Value] = [_train(rng, rate, length_ms, plain) for _ in range(rng.randint(1, 6))]
+    document: Keys = {"duration": f"{length_ms + 400}ms", "packets": trains, "link": {LINK: link}}
+    return document | ({"at": sorted(at, key=_time)} if at else {})
+
+
+def _part(rate: int, part: float) -> str:
+    return f"{int(rate * part) // 8000 * 8000 or 8000}bit"
+
+
+def _time(change: Value) -> float:
+    return float(str(change["time"]).removesuffix("us")) if isinstance(change, dict) else 0.0
+
+
+def queue(rng: random.Random, name: str) -> str:
+    """Words of a queue that the core reads."""
+    entry = next(one for one in _core.qdiscs() if one["name"] == name)
+    required = entry["required"].split()
+    possible = {one["keyword"] for one in entry["parameters"] if one["in_linux"]} - _NOT
+    for _ in range(_TRIES):
+        words = [name]
+        samples = [text.split() for text in _core.qdisc_samples(name, rng.getrandbits(60))]
+        wanted = [keyword for keyword, *_ in samples if keyword in required]
+        wanted += rng.sample(sorted(possible), min(rng.choice((0, 1, 2, 3, 5)), len(possible)))
+        for keyword, *value in samples:
+            if keyword not in wanted:
+                continue
+            usual = _usual(rng, name, keyword)
+            words += [keyword, *(usual.split() if usual and rng.random() < 0.8 else value)]
+        try:
+            text = " ".join(words)
+            _core.canonical_qdisc(text)
+        except ValueError:
+            continue
+        return text
+    return f"{name} {' '.join(required)}".strip()
+
+
+def _usual(rng: random.Random, name: str, keyword: str) -> str:
+    if (values := _USUAL.get(keyword)) is None:
+        return ""
+    value = rng.choice(values)
+    unit = _BYTES.get((name, keyword), 1)
+    if unit == 0:
+        return str(rng.choice((5, 20, 55)))
+    return str(int(value) * unit) if unit > 1 and value.isdigit() else value
+
+
+def _tree(rng: random.Random, link: Keys, rate: int) -> dict[str, Value]:
+    def leaf() -> str:
+        return queue(rng, rng.choice(kinds()))
+
+    if rng.random() < 0.3:
+        bands = rng.randint(2, 4)
+        priomap = [rng.randrange(bands) for _ in range(16)]
+        link["qdisc"] = f"prio bands {bands} priomap {' '.join(map(str, priomap))}"
+        return {str(n + 1): {"qdisc": leaf()} for n in range(bands)}
+    link["qdisc"] = "htb default 10"
+    found: dict[str, Value] = {}
+    parent = rng.random() < 0.5
+    if parent:
+        found["1"] = {"rate": _part(rate, rng.choice((0.5, 0.9)))}
+    for name in ("10", "20", "30")[: rng.randint(1, 3)]:
+        one: Keys = {"rate": _part(rate, rng.uniform(0.05, 0.9)), "qdisc": leaf()}
+        if parent:
+            one["parent"] = "1"
+        if rng.random() < 0.5:
+            one["ceil"] = f"{rate}bit"
+        if rng.random() < 0.4:
+            one["prio"] = rng.randint(0, 3)
+        if rng.random() < 0.4:
+            one["quantum"] = f"{rng.choice((1000, 1514, 6000))}B"
+        if rng.random() < 0.4:
+            one["burst"], one["cburst"] = (f"{rng.choice((1514, 1600, 5000, 20000))}B" for _ in range(2))
+        found[name] = one
+    return found
+
+
+def _filters(rng: random.Random, link: Keys, leaves: Sequence[str]) -> None:
+    filters: list[Value] = []
+    for _ in range(rng.randint(0, 3)):
+        one: Keys = {"class": rng.choice(leaves)}
+        if rng.random() < 0.6:
+            one["ecn"] = rng.choice(_CODEPOINTS)
+        if rng.random() < 0.5 or len(one) == 1:
+            one["dscp"] = rng.choice(("cs1", "ef", "af41"))
+        filters.append(one)
+    if filters:
+        link["filter"] = filters
+
+
+def _change(rng: random.Random, leaves: dict[str, str], classes: dict[str, Value], rate: int, length_ms: int) -> Keys:
+    when = f"{rng.randint(1000, length_ms * 1000)}us"
+    numbers = [name for name, one in classes.items() if isinstance(one, dict) and "rate" in one]
+    if numbers and rng.random() < 0.4:
+        new = _part(rate, rng.uniform(0.05, 0.9))
+        name = rng.choice(numbers)
+        return {"time": when, f"link.{LINK}.class.{name}.rate": new, f"link.{LINK}.class.{name}.ceil": f"{rate}bit"}
+    if not classes and rng.random() < 0.2:
+        return {"time": when, f"link.{LINK}.rate": _part(rate, rng.choice((0.3, 2)))}
+    where, before = rng.choice(sorted(leaves.items()))
+    kind = before.split()[0] if rng.random() < 0.75 else rng.choice(kinds())
+    leaves[where] = queue(rng, kind)
+    return {"time": when, f"link.{LINK}.{where}": leaves[where]}
+
+
+def _train(rng: random.Random, rate: int, length_ms: int, plain: bool) -> str:
+    """`plain`: of IPv4, as filters and priorities are, and without segments, which the simulator cuts for all classes or
+    none.
+    """
+    size = rng.choice((64, 200, 590, 1514, 1514, rng.randint(70, 1514)))
+    at = rng.randint(1000, length_ms * 700) + rng.random()
+    count = int(10 ** rng.uniform(0, 2.4))
+    # From a burst to half the rate of the link.
+    gap = rng.choice((0.0, 0.2, 0.7, 1.0, 2.0)) * size * 8e6 / rate
+    words = [str(count), f"at {at:.3f}us"]
+    if count > 1:
+        words.append(f"every {max(gap * rng.uniform(0.9, 1.1), 0):.3f}us")
+    ip = "6" if not plain and rng.random() < 0.2 else "4"
+    if not plain and rng.random() < 0.08:
+        segment = rng.choice((500, 1400))
+        size = segment * rng.randint(2, 20) + 42 + rng.randint(8, segment - 1)
+        words.append(f"segment {segment}B")
+    words += [f"size {max(size, 70)}B", f"flow {rng.choice((0, 0, 1, 2, 3))}", f"ecn {rng.choice(_CODEPOINTS[:3] * 3 + _CODEPOINTS)}"]
+    if rng.random() < 0.3:
+        words.append(f"dscp {rng.choice((8, 46, 34, 10, 63))}")
+    if ip == "6":
+        words.append("ip 6")
+    return " ".join(words)
