@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from l4slab.tools.agreement.changes import ChangedRow, Comparison
     from l4slab.tools.agreement.compare import Agreement, BarRow
     from l4slab.tools.agreement.page import Beyond
+    from l4slab.tools.agreement.queues import Judged
     from l4slab.tools.agreement.random.scenarios import Found
 
 
@@ -36,14 +37,19 @@ if TYPE_CHECKING:
 @click.option(
     "--random", "count", type=click.IntRange(1), metavar="N", help="Judge N scenarios drawn at random instead."
 )
-@click.option("--seed", type=click.IntRange(0), metavar="S", help="With --random: seed of the scenarios; default: 1.")
+@click.option("--queues", type=click.IntRange(1), metavar="N", help="Judge N random queues packet by packet instead.")
+@click.option(
+    "--seed", type=click.IntRange(0), metavar="S", help="With --random and --queues: seed of what is drawn; default: 1."
+)
 @click.option(
     "--engine",
     metavar="E",
     shell_complete=options.engine_names,
     help=f"The engine to compare with, such as {KERNEL}:NAME; default: {KERNEL}.",
 )
-@click.option("--reduce/--no-reduce", default=True, help="With --random: reduce each that differs to a small file.")
+@click.option(
+    "--reduce/--no-reduce", default=True, help="With --random and --queues: reduce each that differs to a small file."
+)
 @options.workers
 @verdicts.with_outputs
 @options.dry_run
@@ -54,6 +60,7 @@ def agree(
     kernel: str | None,
     against: str | None,
     count: int | None,
+    queues: int | None,
     seed: int | None,
     engine: str | None,
     reduce: bool,
@@ -65,18 +72,24 @@ def agree(
 
     NAME is a packaged comparison ("l4slab list comparisons"); without NAME and FILE, all of them run. Finished runs in
     DIR are not repeated. With --kernel, two kernels are compared, and a changed cell makes the exit status 1. With
-    --random, FILE has a table [search].
+    --random, FILE has a table [search]. With --queues, FILE is a case to judge again.
     """
     from l4slab.cli import summary
     from l4slab.tools import agreement
 
+    if queues is not None:
+        if trials is not None or against is not None or engine is not None or count is not None:
+            raise click.UsageError("--queues excludes --trials, --against, --engine and --random; leave them out")
+        return _queues(
+            names, queues, 1 if seed is None else seed, kernel or kernels.DEFAULT, out, reduce, outputs, dry_run
+        )
     if count is not None:
         if trials is not None or kernel is not None or against is not None:
             raise click.UsageError("--random excludes --trials, --kernel and --against; leave them out")
         seed, engine = 1 if seed is None else seed, engine or KERNEL
         return _random(names, count, seed, engine, out, workers, reduce, outputs, dry_run)
     if seed is not None or not reduce:
-        raise click.UsageError("--seed and --no-reduce need --random N; add it")
+        raise click.UsageError("--seed and --no-reduce need --random N or --queues N; add it")
 
     files = agreement.find(names)
     if kernel is not None or against is not None:
@@ -142,6 +155,52 @@ def _random(
     status = 1 if found.of("different") or found.of("failed") else 0
     terminal.say(found.summary() + (f" (exit status {status})" if status else ""))
     return status
+
+
+def _queues(
+    names: Sequence[str],
+    count: int,
+    seed: int,
+    kernel: str,
+    out: str | None,
+    reduce: bool,
+    outputs: Outputs,
+    dry_run: bool,
+) -> int:
+    from l4slab.tools.agreement import queues
+
+    if dry_run:
+        for number in range(1, count + 1):
+            terminal.say(f"# {number}\n{queues.text_of(queues.draw(number, seed).document)}")
+        return 0
+    if names:
+        judged = queues.again([Path(name) for name in names], count, kernel)
+    elif out is None:
+        raise click.UsageError("--out is missing; give a folder for the results, such as --out queues")
+    else:
+        judged = queues.agree(count, seed, usable(out), kernel, reduce)
+    outputs.write(lambda: queues_outcome(judged))
+    wrong = [one for one in judged if one.difference is not None]
+    for one in wrong:
+        terminal.say(f"{one.name}: {one.difference.what if one.difference else ''}")
+    terminal.say(f"{len(judged) - len(wrong)} of {counted(len(judged), 'queue')} agree")
+    return 1 if wrong else 0
+
+
+def queues_outcome(judged: Sequence[Judged]) -> Outcome:
+    """A verdict per case."""
+    found = [
+        Verdict(
+            one.name,
+            "the kernel does with these packets what the simulator does",
+            "pass" if one.difference is None else "fail",
+            "queues",
+            measured="" if one.difference is None else one.difference.what,
+        )
+        for one in judged
+    ]
+    wrong = sum(one.difference is not None for one in judged)
+    return Outcome("l4slab agree --queues", f"{len(judged) - wrong} of {counted(len(judged), 'queue')} agree", found)
 
 
 def _two_kernels(

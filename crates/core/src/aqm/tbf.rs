@@ -310,6 +310,8 @@ impl Described for TbfConfig {
         if self.peakrate.is_some() && self.mtu.is_none() {
             return missing("mtu", "peakrate needs it; add mtu 1600b");
         }
+        // tc takes 32 bits and tells the kernel the lower 16.
+        self.mpu &= u32::from(u16::MAX);
         // Without a peakrate tc takes mtu and the kernel does not ask for it.
         self.mtu = self.mtu.filter(|_| self.peakrate.is_some());
         match (given.has("limit"), self.latency.take()) {

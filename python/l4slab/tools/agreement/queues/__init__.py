@@ -1,160 +1,182 @@
 """`l4slab agree --queues N`: random queues on a kernel against their model, packet by packet.
 
-A case (`cases`) is drawn from number and seed alone (`drawing`). The simulator and a kernel in virtual time pass its packets
-(`outcomes`), `judge` compares them, and a case that differs is reduced to the smallest file found that still does.
+A case (`cases`) is drawn from number and seed alone (`drawing`). The simulator and a kernel in virtual time pass its
+packets (`outcomes`), `judge` compares them, and a case that differs is reduced to the smallest file found that does.
 
 DIR/different/0001.toml   each case that differs, as drawn
 DIR/reduced/0001.toml     the same, reduced, with the packet at which the difference begins
-DIR/queues.jsonl          a line per case: number, verdict, and what differs; the same command resumes after it
+DIR/queues.jsonl          a line per case, and what differs; the same command resumes after it
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from l4slab.base.errors import InputError
 from l4slab.base.values import Keys
 from l4slab.engines.linux import kernels
+from l4slab.report.results import replace
 from l4slab.tools.agreement.queues import judge
 from l4slab.tools.agreement.queues.cases import Case, read, text_of
 from l4slab.tools.agreement.queues.drawing import draw
-from l4slab.tools.agreement.queues.judge import DECISION, FIRST, LATE_NS, LOOK, SURE, SUSPECT, Difference
+from l4slab.tools.agreement.queues.judge import DECISION, FIRST, LATE_NS, LOOK, SURE, SUSPECT, WIDE_NS, Difference
 from l4slab.tools.agreement.queues.outcomes import Outcome, on_kernel, simulated
 from l4slab.tools.search.reduce import reduce
 
 # Cases in one boot.
-BATCH = 100
+BATCH = 50
 # Documents that are judged to reduce one.
-REDUCED = 250
+REDUCED = 150
 
 
 @dataclass(frozen=True)
 class Judged:
-    """A case, and in what the kernel differs; None: in nothing."""
+    """A case by its number or file, and in what the kernel differs; None: in nothing."""
 
-    number: int
+    name: str
     case: Case
     difference: Difference | None
 
-    @property
-    def verdict(self) -> str:
-        return "same" if self.difference is None else "different"
 
+def compare(cases: Sequence[Case], kernel: str = kernels.DEFAULT, quick: bool = False) -> list[Difference | None]:
+    """In what a kernel differs from the simulator, of each case. `quick`: a random queue is judged by one look.
 
-def compare(cases: Sequence[Case], kernel: str = kernels.DEFAULT) -> list[Difference | None]:
-    """In what a kernel differs from the simulator, of each case. Raises EngineError."""
-    models = [simulated(case, range(FIRST[1]), LATE_NS) for case in cases]
+    Raises EngineError.
+    """
+    models = [_models(case, LATE_NS, FIRST[1], 0) for case in cases]
     firsts = on_kernel(cases, kernel)
     found: list[Difference | None] = [judge.broken(case, one) for case, one in zip(cases, firsts, strict=True)]
-    open_ = [
+    agree = [_agree(case, model) for case, model in zip(cases, models, strict=True)]
+    left = [
         n
-        for n, (model, first) in enumerate(zip(models, firsts, strict=True))
-        if found[n] is None and not (_agree(cases[n], model) and judge.same(cases[n], first, model[0]))
+        for n, (case, first) in enumerate(zip(cases, firsts, strict=True))
+        if found[n] is None and not (agree[n] and judge.same(case, first, models[n][0]))
     ]
-    looks = _several([cases[n] for n in open_], LOOK[0], kernel)
-    for n, look in zip(open_, looks, strict=True):
-        found[n] = _decide(cases[n], models[n], look, kernel)
+    # What looks deterministic has to differ each time; else the packets' times vary.
+    trials = [cases[n].late(seed, 0 if agree[n] else WIDE_NS) for n in left for seed in range(LOOK[0])]
+    outcomes = on_kernel(trials, kernel) if trials else []
+    for at, n in enumerate(left):
+        look = outcomes[at * LOOK[0] : (at + 1) * LOOK[0]]
+        if agree[n]:
+            found[n] = _fixed(cases[n], models[n][0], look, kernel, quick)
+        else:
+            found[n] = _random(cases[n], look, kernel, quick)
     return found
+
+
+def _models(case: Case, late_ns: int, trials: int, first: int) -> list[Outcome]:
+    return [simulated(case.late(seed, late_ns), seed) for seed in range(first, first + trials)]
 
 
 def _agree(case: Case, outcomes: Sequence[Outcome]) -> bool:
     return all(judge.same(case, one, outcomes[0]) for one in outcomes[1:])
 
 
-def _several(cases: Sequence[Case], trials: int, kernel: str) -> Iterator[list[Outcome]]:
-    outcomes = on_kernel([case for case in cases for _ in range(trials)], kernel) if cases else []
-    for n in range(len(cases)):
-        yield outcomes[n * trials : (n + 1) * trials]
+def _broken(case: Case, outcomes: Sequence[Outcome]) -> Difference | None:
+    return next(filter(None, (judge.broken(case, one) for one in outcomes)), None)
 
 
-def _decide(case: Case, model: Sequence[Outcome], look: Sequence[Outcome], kernel: str) -> Difference | None:
-    if (wrong := next(filter(None, (judge.broken(case, one) for one in look)), None)) is not None:
+def _fixed(case: Case, model: Outcome, look: Sequence[Outcome], kernel: str, quick: bool) -> Difference | None:
+    """Of a queue that does the same with all seeds."""
+    if (wrong := _broken(case, look)) is not None:
         return wrong
-    many = simulated(case, range(1000, 1000 + LOOK[1]), LATE_NS)
-    if _agree(case, [*model, *many]):
-        differences = [judge.first_difference(case, one, model[0]) for one in look]
-        return differences[0] if all(differences) else None
-    suspects = [name for name, p in judge.apart(case, look, many).items() if p < SUSPECT]
-    if not suspects:
+    differences = [judge.first_difference(case, one, model) for one in look]
+    if not all(differences):
         return None
-    (again,) = _several([case], DECISION[0], kernel)
-    fresh = simulated(case, range(5000, 5000 + DECISION[1]), LATE_NS)
-    sure = {name: p for name, p in judge.apart(case, again, fresh).items() if name in suspects and p < SURE / len(suspects)}
+    # Flows may share a bucket with a small chance, and more seeds show it.
+    if _agree(case, [model, *_models(case, LATE_NS, LOOK[1], FIRST[1])]):
+        return differences[0]
+    return _random(case, on_kernel([case.late(seed, WIDE_NS) for seed in range(LOOK[0])], kernel), kernel, quick)
+
+
+def _random(case: Case, look: Sequence[Outcome], kernel: str, quick: bool) -> Difference | None:
+    if (wrong := _broken(case, look)) is not None:
+        return wrong
+    many = _models(case, WIDE_NS + LATE_NS, LOOK[1], 1000)
+    bound = SURE if quick else SUSPECT
+    suspects = [name for name, p in judge.apart(case, look, many).items() if p < bound]
+    if suspects and not quick:
+        first = LOOK[0]
+        look = on_kernel([case.late(seed, WIDE_NS) for seed in range(first, first + DECISION[0])], kernel)
+        many = _models(case, WIDE_NS + LATE_NS, DECISION[1], 5000)
+    values = judge.apart(case, look, many) if suspects else {}
+    sure = {name: values[name] for name in suspects if values.get(name, 1) < SURE / len(suspects)}
     if not sure:
         return None
     quantity = min(sure, key=lambda name: sure[name])
-    return Difference(f"{judge.means(case, again, fresh, quantity)} (p = {sure[quantity]:.1g})", quantity)
+    return Difference(f"{judge.means(case, look, many, quantity)} (p = {sure[quantity]:.1g})", quantity)
 
 
-def smaller(judged: Judged, kernel: str = kernels.DEFAULT, at_most: int = REDUCED) -> tuple[Keys, Difference]:
+def smaller(
+    case: Case, difference: Difference, kernel: str = kernels.DEFAULT, at_most: int = REDUCED
+) -> tuple[Keys, Difference]:
     """The smallest document found in which the kernel still differs, and in what. Raises EngineError."""
-    assert judged.difference is not None
-    last = judged.difference
+    last = difference
 
     def still(document: Keys) -> bool:
         nonlocal last
         try:
-            (difference,) = compare([read(document)], kernel)
+            (found,) = compare([read(document)], kernel, quick=True)
         except ValueError as error:
             raise InputError(str(error)) from None
-        if difference is None or _kind(difference) != _kind(judged.difference):
+        if found is None or found.kind != difference.kind:
             return False
-        last = difference
+        last = found
         return True
 
-    return reduce(judged.case.document, still, at_most), last
+    return reduce(case.document, still, at_most), last
 
 
-def _kind(difference: Difference | None) -> str:
-    """A difference that is reduced stays one of single packets, of counters, of a frequency, or a crash."""
-    if difference is None:
-        return ""
-    if difference.quantity:
-        return difference.quantity if difference.quantity in ("sent", "accounted") else "frequency"
-    return "packet" if difference.packet is not None else difference.what.split()[0]
+def agree(count: int, seed: int, out: Path, kernel: str = kernels.DEFAULT, reduced: bool = True) -> list[Judged]:
+    """Judge the cases 1 to `count` of a seed that DIR has no line of, and reduce those that differ.
 
-
-def agree(
-    count: int,
-    seed: int,
-    out: Path,
-    kernel: str = kernels.DEFAULT,
-    reduced: bool = True,
-    told: Callable[[Judged], None] = lambda _: None,
-) -> list[Judged]:
-    """Judge the cases 1 to `count` of a seed that DIR has no line of, and reduce those that differ. Raises InputError,
-    EngineError.
+    Raises InputError, EngineError.
     """
     for name in ("different", "reduced"):
         (out / name).mkdir(parents=True, exist_ok=True)
     path = out / "queues.jsonl"
-    known = {json.loads(line)["number"] for line in path.read_text().splitlines()} if path.exists() else set()
+    lines = path.read_text().splitlines() if path.exists() else []
+    known = {one["case"] for one in map(json.loads, lines) if (one["seed"], one["kernel"]) == (seed, kernel)}
     todo = [number for number in range(1, count + 1) if number not in known]
     found = []
     for at in range(0, len(todo), BATCH):
         numbers = todo[at : at + BATCH]
         cases = [draw(number, seed) for number in numbers]
-        differences = compare(cases, kernel)
-        for number, case, difference in zip(numbers, cases, differences, strict=True):
-            judged = Judged(number, case, difference)
-            found.append(judged)
+        for number, case, difference in zip(numbers, cases, compare(cases, kernel), strict=True):
+            found.append(Judged(f"{number:04d}", case, difference))
             if difference is not None:
-                _keep(out, judged, seed, kernel, reduced)
-            line = {"number": number, "verdict": judged.verdict, "what": difference and difference.what}
+                which = f"case {number} of seed {seed}"
+                _keep(out, f"{number:04d}.toml", which, case, difference, kernel if reduced else None)
+            line = {"seed": seed, "kernel": kernel, "case": number, "difference": difference and difference.what}
             with path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(line) + "\n")
-            told(judged)
     return found
 
 
-def _keep(out: Path, judged: Judged, seed: int, kernel: str, reduced: bool) -> None:
-    name = f"{judged.number:04d}.toml"
-    head = f"# case {judged.number} of seed {seed}: "
-    assert judged.difference is not None
-    (out / "different" / name).write_text(f"{head}{judged.difference.what}\n{judged.case.to_toml()}", encoding="utf-8")
-    if reduced:
-        document, last = smaller(judged, kernel)
-        (out / "reduced" / name).write_text(f"{head}{last.what}\n{text_of(document)}", encoding="utf-8")
+def again(files: Sequence[Path], times: int, kernel: str = kernels.DEFAULT) -> list[Judged]:
+    """Judge the cases of files, each so many times. Raises InputError, EngineError."""
+    found = []
+    for file in files:
+        try:
+            case = read(tomllib.loads(file.read_text(encoding="utf-8")), str(file))
+        except (OSError, tomllib.TOMLDecodeError) as error:
+            raise InputError(f"cannot be read: {error}", file=file) from None
+        found += [Judged(file.stem, case, one) for _ in range(times) for one in compare([case], kernel)]
+    return found
+
+
+def _keep(out: Path, name: str, which: str, case: Case, difference: Difference, kernel: str | None) -> None:
+    """Write the case as drawn and, where there is a `kernel` to do so with, reduced."""
+
+    def write(folder: str, document: Keys, what: str) -> None:
+        text = f"# {which}: {what}\n{text_of(document)}"
+        replace(out / folder / name, lambda file: file.write_text(text, encoding="utf-8"))
+
+    write("different", case.document, difference.what)
+    if kernel is not None:
+        document, last = smaller(case, difference, kernel)
+        write("reduced", document, last.what)

@@ -17,8 +17,9 @@ what differs from the default (`_DEFAULTS`). `segment` is the payload of each se
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,7 +36,8 @@ LINK = "q"
 # Half of it is the way to the link, in the simulator.
 RTT_NS = 200_000
 _DEFAULTS = {
-    "at": "1ms", "every": "0us", "size": "1514B", "flow": "0", "ecn": "not-ect", "dscp": "0", "ip": "4", "segment": "0B",
+    "at": "1ms", "every": "0us", "size": "1514B", "segment": "0B",
+    "flow": "0", "ecn": "not-ect", "dscp": "0", "ip": "4",
 }  # fmt: skip
 MOST_FLOWS, MOST_PACKETS = 64, 20_000
 ETHERNET, UDP = 14, 8
@@ -99,9 +101,14 @@ class Case:
     def _lab(self) -> lab.Lab:
         return lab.build(dict(self.run))  # type: ignore[arg-type]
 
-    def to_toml(self) -> str:
-        """The text of the file."""
-        return text_of(self.document)
+    def late(self, seed: int, late_ns: int) -> Case:
+        """The same with packets that come up to so much later, by chance; those that come together stay together."""
+        rng, packets, at, came = random.Random(f"late/{seed}"), [], 0, -1  # noqa: S311
+        for one in self.packets:
+            if one.at_ns != came:
+                came, at = one.at_ns, max(at, one.at_ns + rng.randint(0, late_ns))
+            packets.append(one._replace(at_ns=at))
+        return replace(self, packets=packets)
 
 
 def text_of(document: Keys) -> str:
@@ -145,15 +152,19 @@ def _train(text: Value, file: str) -> list[Packet]:
     try:
         at, every = int(TIME.parse(values["at"])), int(TIME.parse(values["every"]))
         size, segment = int(SIZE.parse(values["size"])), int(SIZE.parse(values["segment"]))
-        flow, dscp, ecn, headers = int(values["flow"]), int(values["dscp"]), CODEPOINTS[values["ecn"]], _IP[values["ip"]]
+        flow, dscp, ecn, headers = (
+            int(values["flow"]),
+            int(values["dscp"]),
+            CODEPOINTS[values["ecn"]],
+            _IP[values["ip"]],
+        )
     except (ValueError, KeyError) as error:
         raise InputError(f'packets: "{text}": {error}', file=Path(file)) from None
-    headers += ETHERNET + UDP
     frame = headers + segment if segment else size
     if not (at >= RTT_NS and flow < MOST_FLOWS and 0 <= dscp < 64 and size >= headers + _LEAST_PAYLOAD):
         raise InputError(
-            f'packets: "{text}" is not possible; packets come from {RTT_NS} ns on, in flows 0 to {MOST_FLOWS - 1}, with '
-            f"a DSCP up to 63 and at least {headers + _LEAST_PAYLOAD} B",
+            f'packets: "{text}" is not possible; packets come from {RTT_NS} ns on, in flows 0 to {MOST_FLOWS - 1}, '
+            f"with a DSCP up to 63 and at least {headers + _LEAST_PAYLOAD} B",
             file=Path(file),
         )
     if frame > _MTU + ETHERNET or (segment and not _LEAST_PAYLOAD <= segment < size - headers) or size > 60_000:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
-from itertools import pairwise
+from collections.abc import Sequence
 
 from l4slab import _core
 from l4slab.base.errors import InputError
@@ -50,7 +49,7 @@ _USUAL: dict[str, Sequence[str]] = {
 }
 # Sizes in bytes where most have packets.
 _BYTES = {("bfifo", "limit"): 1514, ("red", "limit"): 3000, ("tbf", "limit"): 1514, ("red", "burst"): 0}
-# A corrupt packet may have another number; offsets from times of the host's clock; AF_PACKET is no TCP.
+# A corrupt packet may have lost its number, and packets of the generator are UDP and belong to no socket.
 _NOT = {"corrupt", "seed", "ack-filter", "ack-filter-aggressive", "nat", "fwmark", "slot", "distribution", "perturb",
         "adaptative", "autorate-ingress", "linklayer", "memory", "horizon"}  # fmt: skip
 _PRIORITIES = ("pfifo_fast", "prio")
@@ -79,7 +78,6 @@ def _document(rng: random.Random) -> Keys:
     rate = int(10 ** rng.uniform(6, 7.7)) // 8000 * 8000
     link: Keys = {"rate": f"{rate}bit"}
     classes: dict[str, Value] = {}
-    at: list[Value] = []
     length_ms = rng.choice((20, 60, 200))
     if rng.random() < 0.7:
         link["qdisc"] = queue(rng, rng.choice(kinds()))
@@ -93,10 +91,9 @@ def _document(rng: random.Random) -> Keys:
             if isinstance(one, dict) and "qdisc" in one
         }
         _filters(rng, link, [name.split(".")[1] for name in leaves])
-    for _ in range(rng.choice((0, 0, 0, 1, 1, 3))):
-        at.append(_change(rng, leaves, classes, rate, length_ms))
-    plain = bool(classes)
-    plain = plain or "tbf" in str(link["qdisc"])
+    changes = rng.choice((0, 0, 0, 1, 1, 3))
+    at: list[Value] = [_change(rng, leaves, classes, rate, length_ms) for _ in range(changes)]
+    plain = bool(classes) or "tbf" in str(link["qdisc"])
     trains: list[Value] = [_train(rng, rate, length_ms, plain) for _ in range(rng.randint(1, 6))]
     document: Keys = {"duration": f"{length_ms + 400}ms", "packets": trains, "link": {LINK: link}}
     return document | ({"at": sorted(at, key=_time)} if at else {})
@@ -203,8 +200,8 @@ def _change(rng: random.Random, leaves: dict[str, str], classes: dict[str, Value
 
 
 def _train(rng: random.Random, rate: int, length_ms: int, plain: bool) -> str:
-    """`plain`: of IPv4, as filters and priorities are, and without segments, which the simulator cuts for all classes or
-    none.
+    """`plain`: of IPv4, as filters and priorities are, and without segments, which the simulator cuts for all classes
+    or none.
     """
     size = rng.choice((64, 200, 590, 1514, 1514, rng.randint(70, 1514)))
     at = rng.randint(1000, length_ms * 700) + rng.random()
@@ -219,7 +216,8 @@ def _train(rng: random.Random, rate: int, length_ms: int, plain: bool) -> str:
         segment = rng.choice((500, 1400))
         size = segment * rng.randint(2, 20) + 42 + rng.randint(8, segment - 1)
         words.append(f"segment {segment}B")
-    words += [f"size {max(size, 70)}B", f"flow {rng.choice((0, 0, 1, 2, 3))}", f"ecn {rng.choice(_CODEPOINTS[:3] * 3 + _CODEPOINTS)}"]
+    words += [f"size {max(size, 70)}B", f"flow {rng.choice((0, 0, 1, 2, 3))}"]
+    words.append(f"ecn {rng.choice((*_CODEPOINTS[:3] * 3, *_CODEPOINTS))}")
     if rng.random() < 0.3:
         words.append(f"dscp {rng.choice((8, 46, 34, 10, 63))}")
     if ip == "6":

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import random
-import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -17,6 +15,7 @@ from l4slab import _core
 from l4slab.engines.contract import EngineError
 from l4slab.engines.linux import kernels, lab, programs
 from l4slab.engines.linux.compiling import DATA
+from l4slab.engines.linux.tools import BuildError, do
 from l4slab.tools.agreement.queues.cases import RTT_NS, Case
 from l4slab.tools.kerneltests import Ended, KernelTest, boots
 
@@ -48,21 +47,15 @@ class Outcome:
     stopped: str = ""  # why the kernel did
 
 
-def simulated(case: Case, seeds: Sequence[int], late_ns: int = 0) -> list[Outcome]:
-    """In the simulator, once for each seed; packets come up to `late_ns` later, by chance. Raises ValueError."""
+def simulated(case: Case, seed: int) -> Outcome:
+    """In the simulator. Raises ValueError."""
     half = RTT_NS // 2
-    found = []
-    for seed in seeds:
-        rng, rows, at, came = random.Random(f"late/{seed}"), [], 0, -1  # noqa: S311
-        for one in case.packets:
-            # Those that come together come late together.
-            if one.at_ns != came:
-                came, at = one.at_ns, max(at, one.at_ns - half + rng.randint(0, late_ns))
-            payload = one.length - one.headers
-            rows.append((at, one.flow, one.counted, payload, one.ecn, one.dscp, one.segment))
-        left, _ = _core.pass_packets(json.dumps({**case.run, "seed": seed}), rows, case.end_ns + _LONGER_NS)
-        found.append(Outcome([Left(*one) for one in left]))
-    return found
+    rows = [
+        (one.at_ns - half, one.flow, one.counted, one.length - one.headers, one.ecn, one.dscp, one.segment)
+        for one in case.packets
+    ]
+    left, _ = _core.pass_packets(json.dumps({**case.run, "seed": seed}), rows, case.end_ns + _LONGER_NS)
+    return Outcome([Left(*one) for one in left])
 
 
 def on_kernel(cases: Sequence[Case], name: str = kernels.DEFAULT) -> list[Outcome]:
@@ -96,11 +89,9 @@ def _program() -> Path:
         made = Path(temporary) / "packets"
         command = ["gcc", "-O2", "-Wall", "-Wextra", "-Werror", "-static", "-o", str(made), str(source)]
         try:
-            subprocess.run(command, check=True, capture_output=True, text=True)
-        except FileNotFoundError:
-            raise EngineError("gcc is missing; install with: sudo apt-get install gcc libc6-dev") from None
-        except subprocess.CalledProcessError as error:
-            raise EngineError(f"the packet generator does not compile: {error.stderr.strip()[-300:]}") from None
+            do(command)
+        except BuildError as error:
+            raise EngineError(f"the packet generator cannot be compiled: {error}") from None
         made.rename(there)
     return there
 
