@@ -195,6 +195,9 @@ def tc_rate(text: str) -> int:
 def tc_size(text: str) -> int:
     """Bytes of a size in tc's units. Raises ValueError with one sentence."""
 
+def qdisc_samples(name: str, seed: int) -> list[str]:
+    """Random words of each parameter of a queue, values from its whole range; empty for an unknown name."""
+
 def split_stab(text: str) -> tuple[str | None, str]:
     """The size table before the qdisc in the words of a link, without "stab" and with every parameter written out; None
     without. And the words of the qdisc. Raises ValueError with one sentence.
@@ -406,6 +409,15 @@ def run_bottleneck(options: str) -> str:
 def drop_reasons() -> list[str]: ...
 def packets_of_log(path: Path, wanted: str, folder: Path) -> str:
     """Write packets.N.bin of each link of a log; the answer as JSON, with the connections of programs."""
+
+def pass_packets(
+    run_json: str, packets: list[tuple[int, int, int, int, int, int, int]], end_ns: int
+) -> tuple[list[tuple[int, int, int]], list[tuple[int, int, int]]]:
+    """What the path of a run does with packets, in the order of their times. Each is when it is sent (ns), its flow group,
+    the bytes of its frame and of its payload, ECN field, DSCP, and the payload of each of its segments, 0 for one without.
+    Those that left before `end_ns`, and those that were lost: when, the place among all that were sent, the ECN field (or
+    the hop of a loss). Raises ValueError with one sentence.
+    """
 
 def replay_log(path: Path) -> str:
     """Compare a log of a bottleneck with the simulator; the answer as JSON."""

@@ -106,6 +106,8 @@ fn headers_count() {
     assert_eq!(gap("", 100), 100_000);
     assert_eq!(gap("overhead 24", 100), 124_000);
     assert_eq!(gap("mpu 200", 100), 200_000);
+    // The kernel has 16 bits of it.
+    assert_eq!(gap("mpu 65736", 100), 200_000);
     assert_eq!(gap("linklayer atm", 100), 3 * 53 * 1000);
     assert_eq!(gap("linklayer adsl overhead 45", 100), 4 * 53 * 1000);
 }

@@ -134,6 +134,8 @@ impl Described for PoliceConfig {
                 return Err(given.refuse(again, "again".to_owned(), fix));
             }
         }
+        // tc takes 32 bits and tells the kernel the lower 16.
+        self.mpu &= u32::from(u16::MAX);
         if !given.has("rate") {
             return Err(given.missing("rate", "add rate, such as rate 100mbit"));
         }

@@ -106,7 +106,7 @@ class Case:
         rng, packets, at, came = random.Random(f"late/{seed}"), [], 0, -1  # noqa: S311
         for one in self.packets:
             if one.at_ns != came:
-                came, at = one.at_ns, max(at, one.at_ns + rng.randint(0, late_ns))
+                came, at = one.at_ns, max(at + 1, one.at_ns + rng.randint(0, late_ns))
             packets.append(one._replace(at_ns=at))
         return replace(self, packets=packets)
 
@@ -124,9 +124,12 @@ def read(document: Keys, file: str = "case.toml") -> Case:
     trains = document.get("packets")
     if not isinstance(trains, list) or not trains:
         raise InputError('has no packets; write packets = ["100 at 1ms every 200us"]', file=Path(file))
-    packets = sorted((one for train in trains for one in _train(train, file)), key=lambda one: one.at_ns)
+    # The simulator's order of those that come together.
+    packets = sorted((one for train in trains for one in _train(train, file)), key=lambda one: (one.at_ns, one.flow))
     if len(packets) > MOST_PACKETS:
         raise InputError(f"has {len(packets)} packets; {MOST_PACKETS} are possible", file=Path(file))
+    if len({(one.flow, one.ip) for one in packets}) > len({one.flow for one in packets}):
+        raise InputError("has a flow of IPv4 and IPv6, which are two; give it two numbers", file=Path(file))
     flows: list[Value] = [
         {"name": f"f{n}", "kind": "cbr", "rate": "1Mbit", "rtt": f"{RTT_NS}ns", "ecn": "not-ect"}
         for n in range(max(one.flow for one in packets) + 1)
@@ -152,12 +155,8 @@ def _train(text: Value, file: str) -> list[Packet]:
     try:
         at, every = int(TIME.parse(values["at"])), int(TIME.parse(values["every"]))
         size, segment = int(SIZE.parse(values["size"])), int(SIZE.parse(values["segment"]))
-        flow, dscp, ecn, headers = (
-            int(values["flow"]),
-            int(values["dscp"]),
-            CODEPOINTS[values["ecn"]],
-            _IP[values["ip"]],
-        )
+        flow, dscp, ecn = int(values["flow"]), int(values["dscp"]), CODEPOINTS[values["ecn"]]
+        headers = ETHERNET + _IP[values["ip"]] + UDP
     except (ValueError, KeyError) as error:
         raise InputError(f'packets: "{text}": {error}', file=Path(file)) from None
     frame = headers + segment if segment else size
