@@ -298,6 +298,29 @@ fn each_packet_has_the_step_of_its_arrival() {
     assert_eq!(marks(long, "dualpi2 min_qlen_step 0"), [false, false, false, true, true, true]);
 }
 
+/// A packet has the length on the wire that it had when it came (`adjusted_len`): 1 ms each at 8 Mbit/s, and 2 ms for what
+/// comes after a change to 1000 bytes more. Found by `l4slab agree --queues`.
+#[test]
+fn cake_charges_what_waits_as_before() {
+    let mut bench = Bench::new("cake bandwidth 8mbit");
+    let put = |bench: &mut Bench, at| {
+        bench.put_packet(at, Packet { len: 1000, flow: 1, ..Packet::new(Ecn::NotEct) })
+    };
+    for _ in 0..3 {
+        put(&mut bench, 0);
+    }
+    let to = parsed("cake bandwidth 8mbit overhead 1000");
+    bench.change(1, &to).expect("it stays the same queue");
+    for _ in 0..2 {
+        put(&mut bench, 2);
+    }
+    let mut left = Vec::new();
+    for at in 0..8 {
+        left.extend(bench.take(ms(at)).map(|_| at));
+    }
+    assert_eq!(left, [0, 1, 2, 3, 5]);
+}
+
 /// Tins keep their numbers (`cake_reconfigure`): number 2 is best effort of eight and video of four, 6 is no more.
 #[test]
 fn cake_keeps_each_packet_in_its_tin() {

@@ -100,7 +100,8 @@ fn pass_packets(
         replay::simulate(run, sent, Time(end_ns))
     };
     let out = py.detach(pass).map_err(|e| PyValueError::new_err(e.sentence))?;
-    let plain = |all: Vec<(Time, u32, u8)>| all.into_iter().map(|(at, id, x)| (at.0, id, x)).collect();
+    let plain =
+        |all: Vec<(Time, u32, u8)>| all.into_iter().map(|(at, id, x)| (at.0, id, x)).collect();
     let mut left: Vec<Fate> = plain(out.departures.into_iter().flatten().collect());
     left.sort_by_key(|(at, ..)| *at);
     Ok((left, plain(out.losses)))

@@ -39,6 +39,7 @@ use tin::Tin;
 
 use super::flow_hash::FlowHash;
 use super::hosts::Hosts;
+use super::line::Line;
 use super::shaper::{Pace, Shaper};
 use super::{
     Aqm, Backlog, DropReason, Gauges, LinkInfo, Marking, Pkt, Qdisc, QueueCx, ReadsHosts,
@@ -52,6 +53,8 @@ use crate::time::{Span, Time};
 #[derive(Debug)]
 pub struct Cake<P> {
     config: CakeConfig,
+    /// The framing of packets that came before these times; what waits keeps its length on the wire (`adjusted_len`).
+    earlier: Vec<(Time, Line)>,
     tins: Vec<Tin<P>>,
     shaper: Shaper,
     autorate: Option<Autorate>,
@@ -89,6 +92,7 @@ impl<P: Pkt> Cake<P> {
             hash: FlowHash::default(),
             sacks: Sacks::default(),
             hosts: Hosts::default(),
+            earlier: Vec::new(),
             config,
         }
     }
@@ -144,7 +148,9 @@ impl<P: Pkt> Cake<P> {
     /// The cost of a packet, charged to its tin and to the shaper.
     #[inline]
     fn charge(&mut self, tin: usize, pkt: &P, now: Time, dropped: bool) -> i64 {
-        let len = self.config.line.on_wire(pkt.frame_len());
+        let then = self.earlier.iter().find(|(until, _)| pkt.enqueued_at() < *until);
+        let line = then.map_or(&self.config.line, |(_, line)| line);
+        let len = line.on_wire(pkt.frame_len());
         if self.shaper.pace.is_limited() {
             self.tins[tin].charge(len, now);
             self.shaper.charge(len, dropped);
@@ -366,6 +372,11 @@ impl<P: Pkt + Send> Aqm<P> for Cake<P> {
         self.autorate = config.autorate.then_some(autorate);
         for tin in &mut self.tins {
             (tin.mode, tin.sce) = (config.flow_mode, config.sce);
+        }
+        if self.packets == 0 {
+            self.earlier.clear();
+        } else {
+            self.earlier.push((cx.now, self.config.line.clone()));
         }
         self.config = config;
         self.set_rate(rate);
