@@ -101,7 +101,7 @@ def test_the_kernel_hears_of_changes_and_packets_in_order() -> None:
     change: list[Keys] = [{"time": "1ms", "link.q.qdisc": "pfifo limit 2"}]
     case = read({**document("pfifo", "2 every 1ms size 100B dscp 46 ecn ect1 ip 6"), "at": change})
     plan = list(outcomes._plan(4, case))
-    assert plan[0] == "case 4"
+    assert plan[0] == "case 4 0"
     assert plan[-4:-1] == [
         "tc 1000000 qdisc change dev out parent 1:1 pfifo limit 2",
         "packet 1000000 0 0 100 185 1 0",

@@ -3,7 +3,8 @@
  * A packet generator for queues in virtual time: packets PLAN >RESULT, in a network namespace of its own.
  *
  * g0 -> g1, forwarded as by a router, -> out (the queue) -> in. A line of PLAN:
- *   case NUMBER           the times of a case begin at a multiple of 16 ms, SETTLE after this line
+ *   case NUMBER SALT      the times of a case begin at a multiple of 16 ms, SETTLE after this line; SALT, below 256: a
+ *                         part of all addresses and ports, for other hashes of the same flows in the same boot
  *   tc TIME WORDS         what tc is told; TIME in ns, may be before the case begins
  *   packet TIME ID FLOW FRAME TOS IPv6 SEGMENT
  *                         an Ethernet frame of this length; SEGMENT: payload of its segments, 0 for none
@@ -41,6 +42,7 @@
 static int sending, receiving, tc, said[2];
 static int64_t zero, real_less_mono;
 static off_t heard[2];
+static unsigned salt;
 
 static void __attribute__((noreturn, format(printf, 1, 2))) fail(const char *format, ...)
 {
@@ -200,6 +202,7 @@ static void send_packet(uint32_t id, unsigned flow, unsigned length, unsigned to
 		ip[7] = 64;
 		ip[8] = ip[24] = 0xfd;
 		ip[22] = flow + 1;
+		ip[21] = ip[37] = salt;
 		ip[23] = 1;
 		ip[38] = flow + 1;
 		ip[39] = 2;
@@ -211,12 +214,13 @@ static void send_packet(uint32_t id, unsigned flow, unsigned length, unsigned to
 		ip[8] = 64;
 		ip[9] = 17;
 		memcpy(ip + 12, "\12\1\0\0\12\2\0\0", 8);
+		ip[14] = ip[18] = salt;
 		ip[15] = ip[19] = flow + 1;
 		put16(ip + 10, ~folded(summed(ip, 20)));
 		pseudo = summed(ip + 12, 8) + 17 + udp;
 	}
-	put16(u, 1000 + flow);
-	put16(u + 2, 2000 + flow);
+	put16(u, 1000 + 64 * salt + flow);
+	put16(u + 2, 30000 + 64 * salt + flow);
 	put16(u + 4, udp);
 	for (unsigned at = head; at + 8 <= length; at += step)
 		memcpy(frame + at, mark, sizeof mark);
@@ -253,7 +257,7 @@ int main(int argc, char **argv)
 		int words = 0;
 
 		line[strcspn(line, "\n")] = 0;
-		if (sscanf(line, "case %u", &id) == 1) {
+		if (sscanf(line, "case %u %u", &id, &salt) == 2) {
 			real_less_mono = now_of(CLOCK_REALTIME) - now_of(CLOCK_MONOTONIC);
 			zero = (now_of(CLOCK_MONOTONIC) / ALIGN + 1) * ALIGN + SETTLE;
 			printf("case %u\n", id);

@@ -71,11 +71,14 @@ class Packet(NamedTuple):
 
 @dataclass(frozen=True)
 class Case:
-    """A document as a run's description and packets in the order of their times."""
+    """A document as a run's description and packets in the order of their times. Another `salt` gives the flows other
+    hashes: a kernel hashes by a secret that it draws once.
+    """
 
     document: Keys
     run: Mapping[str, Any]
     packets: Sequence[Packet]
+    salt: int = 0
 
     @property
     def end_ns(self) -> int:
@@ -102,13 +105,15 @@ class Case:
         return lab.build(dict(self.run))  # type: ignore[arg-type]
 
     def late(self, seed: int, late_ns: int) -> Case:
-        """The same with packets that come up to so much later, by chance; those that come together stay together."""
+        """The same with packets that come up to so much later, by chance; those that come together stay together. Its
+        hashes are others.
+        """
         rng, packets, at, came = random.Random(f"late/{seed}"), [], 0, -1  # noqa: S311
         for one in self.packets:
             if one.at_ns != came:
                 came, at = one.at_ns, max(at + 1, one.at_ns + rng.randint(0, late_ns))
             packets.append(one._replace(at_ns=at))
-        return replace(self, packets=packets)
+        return replace(self, packets=packets, salt=seed % 256)
 
 
 def text_of(document: Keys) -> str:

@@ -111,7 +111,7 @@ def _set_up() -> Iterator[str]:
 
 
 def _plan(number: int, case: Case) -> Iterator[str]:
-    yield f"case {number}"
+    yield f"case {number} {case.salt}"
     yield from (f"tc {-_BEFORE_NS} {words}" for words in case.setup)
     # What is told and what comes at the same time: the packet is later, as in the simulator.
     events = [(at, 0, f"tc {at} {words}") for at, words in case.changes]
