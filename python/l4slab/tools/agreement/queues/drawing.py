@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Sequence
 
 from l4slab import _core
@@ -95,7 +96,9 @@ def _document(rng: random.Random) -> Keys:
     at: list[Value] = [_change(rng, leaves, classes, rate, length_ms) for _ in range(changes)]
     # What memory a packet with segments takes depends on the host.
     plain = bool(classes) or any(word in f"{link} {at}" for word in ("tbf", "mem"))
-    trains: list[Value] = [_train(rng, rate, length_ms, plain) for _ in range(rng.randint(1, 6))]
+    # Its bands by priority, which a router takes from the DSCP, are not in the model.
+    has_dscp = re.search(r"\bfq\b", f"{link} {at}") is None
+    trains: list[Value] = [_train(rng, rate, length_ms, plain, has_dscp) for _ in range(rng.randint(1, 6))]
     document: Keys = {"duration": f"{length_ms + 400}ms", "packets": trains, "link": {LINK: link}}
     return document | ({"at": sorted(at, key=_time)} if at else {})
 
@@ -201,7 +204,7 @@ def _change(rng: random.Random, leaves: dict[str, str], classes: dict[str, Value
     return {"time": when, f"link.{LINK}.{where}": leaves[where]}
 
 
-def _train(rng: random.Random, rate: int, length_ms: int, plain: bool) -> str:
+def _train(rng: random.Random, rate: int, length_ms: int, plain: bool, has_dscp: bool) -> str:
     """`plain`: of IPv4, as filters and priorities are, and without segments, which the simulator cuts for all classes
     or none.
     """
@@ -221,7 +224,7 @@ def _train(rng: random.Random, rate: int, length_ms: int, plain: bool) -> str:
     flow = rng.choice((4, 5)) if ip == "6" else rng.choice((0, 0, 1, 2, 3))
     words += [f"size {max(size, 70)}B", f"flow {flow}"]
     words.append(f"ecn {rng.choice((*_CODEPOINTS[:3] * 3, *_CODEPOINTS))}")
-    if rng.random() < 0.3:
+    if has_dscp and rng.random() < 0.3:
         words.append(f"dscp {rng.choice((8, 46, 34, 10, 63))}")
     if ip == "6":
         words.append("ip 6")
