@@ -58,7 +58,7 @@ def test_what_a_fifo_does_with_packets() -> None:
 
 
 def test_segments_leave_by_their_number() -> None:
-    """A queue that cuts packets lets each segment go; a FIFO lets the packet go, which takes the time of all headers."""
+    """A queue that cuts packets lets each segment go; a FIFO the packet, which takes the time of all headers."""
     train = "2 at 1ms size 3042B segment 1000B"
     cut = outcomes.simulated(case_of("cake", train), 1).left
     whole = outcomes.simulated(case_of("pfifo", train, "1 at 2ms size 100B"), 1).left
@@ -134,7 +134,9 @@ def test_a_difference_of_one_packet_is_found(
 ) -> None:
     kernel(fault)
     (found,) = queues.compare([case_of("pfifo limit 20", "30 every 500us ecn ect1")])
-    assert found is not None and found.packet == packet and found.kind == "packet"
+    assert found is not None
+    assert found.packet == packet
+    assert found.kind == "packet"
 
 
 def test_a_frequency_that_differs_is_found(kernel: Callable[..., None]) -> None:
@@ -148,7 +150,8 @@ def test_a_frequency_that_differs_is_found(kernel: Callable[..., None]) -> None:
     kernel(fault)
     case = case_of("netem loss 30%", "200 every 500us size 300B")
     (found,) = queues.compare([case])
-    assert found is not None and found.kind == "frequency"
+    assert found is not None
+    assert found.kind == "frequency"
 
 
 def test_what_no_queue_may_do() -> None:
@@ -165,7 +168,8 @@ def test_what_no_queue_may_do() -> None:
         (Outcome([], stopped="the kernel panicked"), "panicked"),
     ]:
         found = judge.broken(case, outcome)
-        assert found is not None and words in found.what
+        assert found is not None
+        assert words in found.what
 
 
 def test_a_case_becomes_small(kernel: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,7 +189,8 @@ def test_a_case_becomes_small(kernel: Callable[..., None], tmp_path: Path, monke
     (judged,) = queues.agree(1, 1, tmp_path)
     assert judged.difference is not None
     text = (tmp_path / "reduced" / "0001.toml").read_text()
-    assert text.startswith("# case 1 of seed 1: packet ") and len(text.splitlines()) <= 15
+    assert text.startswith("# case 1 of seed 1: packet ")
+    assert len(text.splitlines()) <= 15
     small = tomllib.loads(text)
     assert len(small["packets"]) == len(small["at"]) == 1
     assert (tmp_path / "different" / "0001.toml").exists()

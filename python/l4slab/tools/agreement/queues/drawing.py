@@ -121,6 +121,9 @@ def queue(rng: random.Random, name: str) -> str:
         samples = [text.split() for text in _core.qdisc_samples(name, rng.getrandbits(60))]
         wanted = [keyword for keyword, *_ in samples if keyword in required]
         wanted += rng.sample(sorted(possible), min(rng.choice((0, 1, 2, 3, 5)), len(possible)))
+        # What a limit does is what most changes are about.
+        if "limit" in possible and rng.random() < 0.4:
+            wanted.append("limit")
         for keyword, *value in samples:
             if keyword not in wanted:
                 continue
