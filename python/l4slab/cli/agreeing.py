@@ -168,10 +168,12 @@ def _queues(
     dry_run: bool,
 ) -> int:
     from l4slab.tools.agreement import queues
+    from l4slab.tools.agreement.queues.cases import text_of
+    from l4slab.tools.agreement.queues.drawing import draw
 
     if dry_run:
         for number in range(1, count + 1):
-            terminal.say(f"# {number}\n{queues.text_of(queues.draw(number, seed).document)}")
+            terminal.say(f"# {number}\n{text_of(draw(number, seed).document)}")
         return 0
     if names:
         judged = queues.again([Path(name) for name in names], count, kernel)

@@ -139,10 +139,9 @@ def quantities(case: Case, outcome: Outcome) -> dict[str, float]:
     part_of = {n: n * _PARTS // len(case.packets) for n in range(len(case.packets))}
     found: dict[str, float] = {}
     waits: dict[str, list[int]] = {}
-    for sent in {(one.flow, one.ecn) for one in case.packets}:
-        name = f"flow {sent[0]} ECN {sent[1]}"
-        for part in ("", *range(_PARTS)):
-            found[f"{name} left {part}".strip()] = found[f"{name} CE {part}".strip()] = 0.0
+    for flow, ecn in {(one.flow, one.ecn) for one in case.packets}:
+        for which in ("", *(f" {part}" for part in range(_PARTS))):
+            found[f"flow {flow} ECN {ecn} left{which}"] = found[f"flow {flow} ECN {ecn} CE{which}"] = 0.0
     for one in outcome.left:
         sent = case.packets[one.number]
         name, part = f"flow {sent.flow} ECN {sent.ecn}", part_of[one.number]
@@ -163,7 +162,8 @@ def apart(case: Case, kernel: Sequence[Outcome], model: Sequence[Outcome]) -> di
     found = {}
     for name in names:
         slack = TOLERANCE_NS if name.endswith("delay") else 0.0
-        found[name] = _smirnov(*([one.get(name, -1.0) for one in side] for side in (here, there)), slack)
+        of_kernel, of_model = ([one.get(name, -1.0) for one in side] for side in (here, there))
+        found[name] = _smirnov(of_kernel, of_model, slack)
     return found
 
 
@@ -180,7 +180,7 @@ def _smirnov(one: Sequence[float], other: Sequence[float], slack: float) -> floa
     x = (effective + 0.12 + 0.11 / effective) * max(beyond(one, other), beyond(other, one))
     if x < 0.2:
         return 1.0
-    return min(1.0, 2 * sum((-1) ** (k - 1) * math.exp(-2 * (k * x) ** 2) for k in range(1, 20)))
+    return min(1.0, 2 * sum((-1.0) ** (k - 1) * math.exp(-2 * (k * x) ** 2) for k in range(1, 20)))
 
 
 def means(case: Case, kernel: Sequence[Outcome], model: Sequence[Outcome], quantity: str) -> str:
