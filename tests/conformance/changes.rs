@@ -298,8 +298,8 @@ fn each_packet_has_the_step_of_its_arrival() {
     assert_eq!(marks(long, "dualpi2 min_qlen_step 0"), [false, false, false, true, true, true]);
 }
 
-/// A packet has the length on the wire that it had when it came (`adjusted_len`): 1 ms each at 8 Mbit/s, and 2 ms for what
-/// comes after a change to 1000 bytes more. Found by `l4slab agree --queues`.
+/// A packet has the length on the wire that it had when it came (`adjusted_len`): 1 ms each at 8 Mbit/s, and 1.24 ms for what
+/// comes after a change to 250 bytes more (and 14 less). Found by `l4slab agree --queues`.
 #[test]
 fn cake_charges_what_waits_as_before() {
     let mut bench = Bench::new("cake bandwidth 8mbit");
@@ -309,7 +309,7 @@ fn cake_charges_what_waits_as_before() {
     for _ in 0..3 {
         put(&mut bench, 0);
     }
-    let to = parsed("cake bandwidth 8mbit overhead 1000");
+    let to = parsed("cake bandwidth 8mbit overhead 250");
     bench.change(1, &to).expect("it stays the same queue");
     for _ in 0..2 {
         put(&mut bench, 2);
