@@ -158,6 +158,12 @@ def controllers() -> list[Controller]:
     its role), needs_ecn, out_of_tree, scalable_with (options, with their value), and states.
     """
 
+def transport() -> Described:
+    """Rules of TCP in which implementations differ, as parameters: the keys of `transport` of a flow."""
+
+def canonical_transport(options: dict[str, str]) -> list[tuple[str, str]]:
+    """Those of these rules that differ from Linux's, in their canonical form. Raises ValueError."""
+
 def media_controllers() -> list[Media]:
     """The same of media controllers; also ecn, the codepoint that their packets carry by default, role and look."""
 

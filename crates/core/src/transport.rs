@@ -5,6 +5,7 @@ pub mod delivery;
 pub mod ecn;
 pub mod endpoint;
 mod handshake;
+pub mod options;
 pub mod rack;
 pub mod receiver;
 pub mod rtp;

@@ -9,6 +9,7 @@ use l4slab_core::rng::Rng;
 use l4slab_core::sack::Block;
 use l4slab_core::time::{Span, Time};
 use l4slab_core::transport::endpoint::{self, Arrival, Sent};
+use l4slab_core::transport::options::{Options, Pacing};
 use l4slab_core::transport::rtt::RTO_MIN;
 use l4slab_core::transport::sender::{SenderConfig, Switches};
 use pyo3::prelude::*;
@@ -50,14 +51,17 @@ impl Endpoint {
             dscp: 0,
             mtu: mss + TCP_IP_HEADERS,
             rto_min: RTO_MIN,
+            rules: Options {
+                idle_restart: setting("slow_start_after_idle")? > 0,
+                pacing: if setting("paces")? > 0 { Pacing::On } else { Pacing::Controller },
+                ..Options::default()
+            },
             stop: Time::NEVER,
             switches: Switches {
                 timestamps,
                 accecn_option: false,
-                slow_start_after_idle: setting("slow_start_after_idle")? > 0,
                 ecn_fallback: setting("ecn_fallback")? > 0,
                 least_burst: setting("min_tso_segs")?,
-                paces: setting("paces")? > 0,
             },
         };
         let controller = parse(cc, &[]).map_err(|e| refused(e.to_string()))?;

@@ -19,7 +19,7 @@ use l4slab_core::element::PathState;
 use l4slab_core::footprint;
 use l4slab_core::live;
 use l4slab_core::net::access;
-use l4slab_core::params::{self, Changed, Info};
+use l4slab_core::params::{self, Changed, Info, write_options};
 use l4slab_core::probe::{Series, Transfer};
 use l4slab_core::rng::Rng;
 use l4slab_core::scenario::Run;
@@ -29,6 +29,7 @@ use l4slab_core::tc;
 use l4slab_core::time::{Span, Time};
 use l4slab_core::traffic::media::{SentFrame, experience_of};
 use l4slab_core::traffic::tcp::idle;
+use l4slab_core::transport::options::Options as TransportOptions;
 use l4slab_core::units::Rate;
 use l4slab_io::captures::Captures;
 use pyo3::exceptions::PyValueError;
@@ -241,6 +242,22 @@ fn controllers_listing(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     to_python(py, &controllers::listing())
 }
 
+/// The rules of TCP that a flow may set otherwise.
+#[pyfunction]
+fn transport_listing(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    to_python(py, &Info::of::<TransportOptions>())
+}
+
+/// The rules of these that differ from Linux's, in their canonical form. A ValueError says what is wrong.
+#[pyfunction]
+fn canonical_transport(
+    options: std::collections::BTreeMap<String, String>,
+) -> PyResult<Vec<(&'static str, String)>> {
+    let given = TransportOptions::read(&as_given(&options)).map_err(refused)?;
+    let usual = write_options(&TransportOptions::default());
+    Ok(write_options(&given).into_iter().filter(|one| !usual.contains(one)).collect())
+}
+
 /// The same of media controllers.
 #[pyfunction]
 fn media_listing(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
@@ -448,6 +465,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(idle_completion_ms, m)?)?;
     m.add_function(wrap_pyfunction!(frame_experience, m)?)?;
     m.add("qdiscs", wrap_pyfunction!(qdiscs_listing, m)?)?;
+    m.add("transport", wrap_pyfunction!(transport_listing, m)?)?;
     m.add("controllers", wrap_pyfunction!(controllers_listing, m)?)?;
     m.add("media_controllers", wrap_pyfunction!(media_listing, m)?)?;
     m.add("media", wrap_pyfunction!(access_listing, m)?)?;
@@ -465,6 +483,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(canonical_policer, m)?)?;
     m.add_function(wrap_pyfunction!(trees, m)?)?;
     m.add_function(wrap_pyfunction!(canonical_tree, m)?)?;
+    m.add_function(wrap_pyfunction!(canonical_transport, m)?)?;
     m.add_function(wrap_pyfunction!(canonical_controller, m)?)?;
     m.add_function(wrap_pyfunction!(canonical_media, m)?)?;
     m.add_function(wrap_pyfunction!(usual_encoder, m)?)?;

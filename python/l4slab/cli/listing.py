@@ -79,6 +79,7 @@ def _everything(what: str | None) -> Mapping[str, Sequence[Entry]]:
         "qdiscs": [*_core.qdiscs(), *_core.trees()],
         "policers": [_core.policer()],
         "controllers": _core.controllers(),
+        "transport": [_core.transport()],
         "media-controllers": _core.media_controllers(),
         "media": _core.media(),
         "traffic": _traffic(what),

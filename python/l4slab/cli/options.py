@@ -19,6 +19,7 @@ LISTED = (
     "qdiscs",
     "policers",
     "controllers",
+    "transport",
     "media-controllers",
     "media",
     "traffic",
@@ -49,7 +50,13 @@ def listed_names(_context: click.Context, _parameter: click.Parameter, incomplet
     kinds = [CompletionItem(name) for name in LISTED]
     described = [
         CompletionItem(entry["name"], help=entry["summary"])
-        for entry in (*_core.qdiscs(), *_core.trees(), *_core.controllers(), *_core.media_controllers())
+        for entry in (
+            *_core.qdiscs(),
+            *_core.trees(),
+            *_core.controllers(),
+            _core.transport(),
+            *_core.media_controllers(),
+        )
     ]
     named = [CompletionItem(name) for name in (*studies(), *comparisons())]
     return [item for item in (*kinds, *described, *named) if item.value.startswith(incomplete)]

@@ -83,6 +83,7 @@ class LookedUp(TypedDict, total=False):
 
     cc: str | None
     options: dict[str, str]
+    transport: dict[str, str]
     rate_min_bps: int | None
     rate_start_bps: int | None
     files: dict[str, str]
@@ -130,7 +131,7 @@ class AnyFlow(Table):
         """The flow as engines take it; without `path`, all links, and without what its file adds to the delay and the
         numbers of its hosts. `outside` gets what it names. Raises Problem.
         """
-        elsewhere = {"on", "off", "delay_trace", "trace_repeat", "host", "peer_host"}
+        elsewhere = {"on", "off", "delay_trace", "trace_repeat", "host", "peer_host", "transport"}
         found = self.model_dump(by_alias=True, exclude=elsewhere)
         found = {key: value for key, value in found.items() if value not in (None, {}) or key not in _SELDOM}
         # The serialization aliases of a kind's model are the keys of the core's type of this kind.
@@ -163,10 +164,21 @@ class Tcp(AnyFlow):
         default=None, examples=['"1500B"'], serialization_alias="mtu_bytes"
     )
     options: Mapping[str, Option] = Field(default={}, examples=['{ version = "0.7" }'])
+    transport: Mapping[str, Option] = Field(default={}, examples=["{ initial_window = 20 }"])
 
     def looked_up(self, outside: Outside) -> LookedUp:
-        """The options in their canonical form, unless somebody else than the core knows them."""
+        """The options in their canonical form, unless somebody else than the core knows them; of `transport`, what
+        differs from Linux.
+        """
         place = ("flow", self.name)
+        found = self._controlled(place, outside)
+        try:
+            rules = _core.canonical_transport({name: _option_text(value) for name, value in self.transport.items()})
+        except ValueError as error:
+            raise Problem(place, "transport", f"= {show(self.transport)}: {error}") from None
+        return found | LookedUp(transport=dict(rules)) if rules else found
+
+    def _controlled(self, place: tuple[str, str], outside: Outside) -> LookedUp:
         valid = [controller["name"] for controller in _core.controllers()]
         written = {name: _option_text(value) for name, value in self.options.items()}
         try:

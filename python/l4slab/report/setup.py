@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from l4slab.base.run import Change, Class, DelayTrace, Filter, Flow, Link, RateTrace, Run
 
 
@@ -126,6 +128,8 @@ def _flow(flow: Flow, told: Run) -> str:
     if "receive_window_bytes" in flow:
         parts += [f"receive window {flow['receive_window_bytes']} B"] if flow["receive_window_bytes"] else []
     parts += [f"{key} {value}" for key, value in flow["options"].items()] if "options" in flow else []
+    rules: Mapping[str, object] = dict(flow)
+    parts += [f"transport {rules['transport']}"] if "transport" in rules else []
     parts += [f"{name}={value}" for name, value in flow.get("env", {}).items()] if flow["kind"] == "program" else []
     parts += [f"over {' '.join(flow['path'])}"]
     parts += [f"from {_host(host, told)}"] if (host := flow.get("host")) is not None else []

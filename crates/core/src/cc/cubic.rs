@@ -10,7 +10,7 @@
 
 use super::{Ack, Congestion, CongestionControl, Controller, MIN_WINDOW, Role, Window};
 use crate::math;
-use crate::params::kinds::{Spec, choice, count, fraction, nested, params, switch};
+use crate::params::kinds::{Spec, choice, count, fraction, nested, params, real, switch};
 use crate::params::{Described, Gauge, gauge};
 use crate::probe::Gauges;
 use crate::rng::Rng;
@@ -21,6 +21,8 @@ const BETA_NUM: u64 = 717;
 const BETA_DEN: u64 = 1024;
 /// C = 410/1024 = 0.4 segments/s^3 (RFC 9438, 5.1).
 const C_NUM: u64 = 410;
+const C_DEN: f64 = 1024.0;
+const C: f64 = 0.4;
 /// Cubic time is counted in 1/1024 s, as the kernel does.
 const TICKS: u64 = 1024;
 /// The Reno estimate gains one segment per 15/8 windows: 3 (1 - beta)/(1 + beta) = 0.53 per RTT
@@ -54,6 +56,14 @@ params! {
         common: Common = Common::default(), nested();
         /// factor on an ECN mark; 0.85 with ABE (RFC 8511)
         beta_ecn: f64 = BETA, fraction(), "RFC 9438, 4.6";
+        /// factor on a loss
+        beta: f64 = BETA, fraction(), "RFC 9438, 4.6";
+        /// how fast the window grows away from the plateau, segments/s^3
+        c: f64 = C, real("NUMBER", "a number above 0, at most 100", |x| x > 0.0 && x <= 100.0, (0.01, 10.0)), "RFC 9438, 5.1";
+        /// the window never grows slower than Reno's
+        reno_friendly: bool = true, switch(), "Linux and RFC 9438, 4.3";
+        /// the curve stands still while the application rests
+        idle_epoch: bool = true, switch(), "Linux and RFC 9438, 4.2";
     }
 }
 
@@ -87,7 +97,7 @@ impl Described for Options {
     const SUMMARY: &'static str = "CUBIC with HyStart (RFC 9438; Linux's variant by default)";
     const GAUGES: &'static [Gauge] = GAUGES;
     const ORDER: &'static [&'static str] =
-        &["rules", "hystart", "fast_convergence", "beta_ecn", "hz"];
+        &["rules", "hystart", "fast_convergence", "beta", "beta_ecn", "c", "hz"];
 }
 
 impl Controller for Options {
@@ -95,7 +105,14 @@ impl Controller for Options {
     const ROLE: Role = Role::Classic;
     const LOOK: u8 = 0;
     fn build(&self, _rng: Rng) -> Cubic {
-        Cubic::new(&self.common, self.rules == Rules::Rfc9438, self.beta_ecn)
+        let cubic = Cubic::new(&self.common, self.rules == Rules::Rfc9438, self.beta_ecn);
+        Cubic {
+            beta: self.beta,
+            scale: if self.c == C { C_NUM } else { (self.c * C_DEN) as u64 },
+            reno_friendly: self.reno_friendly,
+            idle_epoch: self.idle_epoch,
+            ..cubic
+        }
     }
 }
 
@@ -106,6 +123,11 @@ pub struct Cubic {
     hystart: Option<HyStart>,
     fast_convergence: bool,
     beta_ecn: f64,
+    beta: f64,
+    /// C, segments/1024 s^3.
+    scale: u64,
+    reno_friendly: bool,
+    idle_epoch: bool,
     tick: Span,
     next_tick: Time,
     w_max: u64,
@@ -126,6 +148,8 @@ pub(super) struct Epoch {
     k: u64,
     /// Plateau of the cubic, segments.
     pub(super) origin: u64,
+    /// C, segments/1024 s^3.
+    scale: u64,
     /// Reno's window, had it started here, and ACKs counted towards its next segment.
     reno_window: u64,
     pub(super) reno_acked: i64,
@@ -135,7 +159,7 @@ impl Epoch {
     /// W(t), segments, with t in 1/1024 s.
     fn curve(&self, t: u64) -> u64 {
         let offset = u128::from(t.abs_diff(self.k));
-        let delta = (u128::from(C_NUM) * offset * offset * offset) >> 40;
+        let delta = (u128::from(self.scale) * offset * offset * offset) >> 40;
         let delta = u64::try_from(delta).unwrap_or(u64::MAX);
         if t < self.k {
             self.origin.saturating_sub(delta)
@@ -153,6 +177,11 @@ impl Epoch {
     }
 }
 
+/// The window after congestion; 0.7 is the law's own 717/1024.
+fn reduced(window: u64, factor: f64) -> u64 {
+    if factor == BETA { window * BETA_NUM / BETA_DEN } else { (window as f64 * factor) as u64 }
+}
+
 /// Cubic time.
 fn ticks(span: Span) -> u64 {
     (span.0 as u128 * u128::from(TICKS) / 1_000_000_000) as u64
@@ -165,6 +194,10 @@ impl Cubic {
             hystart: options.hystart.then(HyStart::default),
             fast_convergence: options.fast_convergence,
             beta_ecn,
+            beta: BETA,
+            scale: C_NUM,
+            reno_friendly: true,
+            idle_epoch: true,
             tick: Span(1_000_000_000 / u64::from(options.hz)),
             next_tick: Time::ZERO,
             w_max: 0,
@@ -236,7 +269,9 @@ impl Cubic {
                 self.count = self.count.min(INITIAL_COUNT_MAX);
             }
         }
-        self.befriend_reno(window);
+        if self.reno_friendly {
+            self.befriend_reno(window);
+        }
         self.count = self.count.max(COUNT_MIN);
     }
 
@@ -246,10 +281,11 @@ impl Cubic {
             (0, window)
         } else {
             // K = cbrt((W_max - cwnd) / C)
-            let v = (self.w_max - window) as f64 * 1024.0 / C_NUM as f64;
+            let v = (self.w_max - window) as f64 * 1024.0 / self.scale as f64;
             ((math::cbrt(v) * TICKS as f64) as u64, self.w_max)
         };
-        Epoch { start: now, k, origin, reno_window: window, reno_acked: i64::from(acked) }
+        let (scale, reno_acked) = (self.scale, i64::from(acked));
+        Epoch { start: now, k, origin, scale, reno_window: window, reno_acked }
     }
 
     /// W(t + RTT), segments.
@@ -309,6 +345,9 @@ impl CongestionControl for Cubic {
 
     /// The curve goes on where it was (RFC 9438, 4.2: without the time in which the application limited the flow).
     fn on_restart(&mut self, at: Time, since: Time, _w: &mut Window) {
+        if !self.idle_epoch {
+            return;
+        }
         let (at, since) = (self.on_clock(at), self.on_clock(since));
         if let Some(e) = &mut self.epoch {
             e.start = (e.start + at.since(since)).min(at);
@@ -323,12 +362,13 @@ impl CongestionControl for Cubic {
         } else {
             window
         };
-        let reduced = match why {
-            // 0.7 is the law's own 717/1024.
-            Congestion::Ecn if self.beta_ecn != 0.7 => (window as f64 * self.beta_ecn) as u64,
-            _ => window * BETA_NUM / BETA_DEN,
+        let window = match why {
+            Congestion::Ecn => reduced(window, self.beta_ecn),
+            Congestion::Loss | Congestion::Timeout | Congestion::TailLoss => {
+                reduced(window, self.beta)
+            }
         };
-        w.ssthresh = (reduced as u32).max(MIN_WINDOW);
+        w.ssthresh = (window as u32).max(MIN_WINDOW);
         if why == Congestion::Timeout {
             self.w_max = 0;
             self.delay_min_us = 0;

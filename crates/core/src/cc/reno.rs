@@ -14,6 +14,8 @@ params! {
     pub struct Options {
         /// factor on an ECN mark; 0.8 with ABE (RFC 8511)
         beta_ecn: f64 = BETA, fraction(), "RFC 5681 and RFC 3168";
+        /// factor on a loss
+        beta: f64 = BETA, fraction(), "RFC 5681";
     }
 }
 
@@ -27,7 +29,7 @@ impl Controller for Options {
     const ROLE: Role = Role::Classic;
     const LOOK: u8 = 2;
     fn build(&self, _rng: Rng) -> Reno {
-        Reno::new(self.beta_ecn)
+        Reno { beta_ecn: self.beta_ecn, beta: self.beta }
     }
 }
 
@@ -35,11 +37,12 @@ impl Controller for Options {
 #[derive(Clone, Debug)]
 pub struct Reno {
     beta_ecn: f64,
+    beta: f64,
 }
 
 impl Reno {
     pub fn new(beta_ecn: f64) -> Reno {
-        Reno { beta_ecn }
+        Reno { beta_ecn, beta: BETA }
     }
     /// Plain RFC 5681, which other controllers give way to.
     pub fn plain() -> Reno {
@@ -67,7 +70,7 @@ impl CongestionControl for Reno {
     }
 
     fn on_congestion(&mut self, why: Congestion, _at: Time, w: &mut Window) {
-        let beta = if why == Congestion::Ecn { self.beta_ecn } else { BETA };
+        let beta = if why == Congestion::Ecn { self.beta_ecn } else { self.beta };
         w.ssthresh = ((f64::from(w.cwnd) * beta) as u32).max(MIN_WINDOW);
     }
 }

@@ -24,6 +24,7 @@ use crate::prefetch;
 use crate::probe::{Idle, SenderState, Totals, Transfer, TransferKind};
 use crate::rng::Rng;
 use crate::time::{Span, Time};
+use crate::transport::options::Options;
 use crate::transport::receiver::{Echo, Fields, Receiver};
 use crate::transport::rtt::RTO_MIN;
 use crate::transport::sender::{Sender, SenderConfig, Switches};
@@ -45,6 +46,7 @@ pub struct Hosts {
     /// The largest IP packet of both ends.
     mtu_bytes: u32,
     rto_min: Span,
+    rules: Options,
 }
 
 /// What the sender tells beside a controller's state; the same columns as in a stack's qlog.
@@ -77,6 +79,10 @@ pub(super) struct Keys {
     mtu_bytes: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     rto_min_ns: Option<u64>,
+    /// Rules of TCP that are not Linux's.
+    #[serde(default)]
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    transport: BTreeMap<String, String>,
 }
 
 impl TryFrom<Keys> for Hosts {
@@ -84,6 +90,7 @@ impl TryFrom<Keys> for Hosts {
     fn try_from(keys: Keys) -> Result<Hosts, ScenarioError> {
         let cc = keys.cc.unwrap_or_else(|| "cubic".to_owned());
         let given: Vec<_> = keys.options.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+        let rules: Vec<_> = keys.transport.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
         let mtu_bytes = keys.mtu_bytes.unwrap_or(MTU);
         if !MTU_RANGE.contains(&mtu_bytes) {
             let (least, most) = (MTU_RANGE.start(), MTU_RANGE.end());
@@ -99,6 +106,7 @@ impl TryFrom<Keys> for Hosts {
             receive_window_bytes: keys.receive_window_bytes,
             mtu_bytes,
             rto_min: keys.rto_min_ns.map_or(RTO_MIN, Span),
+            rules: Options::read(&rules).map_err(|e| ScenarioError(e.to_string()))?,
         })
     }
 }
@@ -178,17 +186,19 @@ impl Hosts {
             dscp: place.dscp,
             mtu: self.mtu_bytes,
             rto_min: self.rto_min,
+            rules: self.rules,
             stop: place.stop,
             switches: Switches::default(),
         };
         let handshake = if peer == support { wish.handshake_field() } else { Ecn::NotEct };
-        let receiver = Receiver::new(
+        let mut receiver = Receiver::new(
             number,
             place.group,
             peer,
             Fields { acks: ack_codepoint, handshake },
             echo,
         );
+        receiver.ack_every(self.rules.ack_every);
         (Sender::new(config, cc), receiver)
     }
 }

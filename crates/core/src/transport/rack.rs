@@ -23,6 +23,8 @@ pub struct Rack {
     window_persists: u8,
     dsack_seen: bool,
     last_adjusted: u32,
+    /// The reordering window at first, 256ths of the smallest RTT.
+    pub reordering_parts: u32,
 }
 
 impl Default for Rack {
@@ -37,6 +39,7 @@ impl Default for Rack {
             window_persists: 0,
             dsack_seen: false,
             last_adjusted: 0,
+            reordering_parts: 64,
         }
     }
 }
@@ -104,6 +107,9 @@ impl Rack {
     pub fn recovery_ended(&mut self) {
         self.window_persists = self.window_persists.saturating_sub(1);
     }
+    fn at_first_us(&self, min_rtt_us: u32) -> u32 {
+        ((u64::from(min_rtt_us) * u64::from(self.reordering_parts)) >> 8) as u32
+    }
     /// How much later than the newest delivery a segment may be, µs.
     #[inline]
     pub fn allowed_us(
@@ -116,7 +122,10 @@ impl Rack {
         let is_strict = !self.reordering_seen && (in_recovery || sacked_out >= self.reordering);
         let window = match is_strict {
             true => 0,
-            false => (min_rtt_us / 4).saturating_mul(u32::from(self.window_steps)).min(srtt_us),
+            false => self
+                .at_first_us(min_rtt_us)
+                .saturating_mul(u32::from(self.window_steps))
+                .min(srtt_us),
         };
         self.rtt_us.saturating_add(window)
     }

@@ -109,6 +109,8 @@ pub struct Receiver {
     ack_now: bool,
     window: WindowTuning,
     pub received_bytes: u64,
+    /// Full segments that may wait for an ACK.
+    waiting: u32,
     client: Option<Box<Client>>,
     /// When the client asks again.
     pub(super) client_at: Time,
@@ -161,9 +163,19 @@ impl Receiver {
             ack_now: false,
             window: WindowTuning::new(),
             received_bytes: 0,
+            waiting: 1,
             client: None,
             client_at: Time::NEVER,
         }
+    }
+
+    /// Acknowledges at the latest after so many segments.
+    pub fn ack_every(&mut self, segments: u32) {
+        self.waiting = segments - 1;
+    }
+    #[inline(always)]
+    fn is_enough(&self) -> bool {
+        self.unacked > self.segment_size.estimate * self.waiting
     }
 
     /// Segments before this one have all arrived.
@@ -238,7 +250,7 @@ impl Receiver {
         }
         self.window.on_read(now, self.received_bytes, 0, 0);
         self.ack_now |= is_small || pkt.bits.has(TcpBits::PSH);
-        let due = self.ack_now || self.unacked > self.segment_size.estimate || self.quick > 0;
+        let due = self.ack_now || self.is_enough() || self.quick > 0;
         if due || self.delay_ack(now) {
             self.ack(now, out);
         }
@@ -491,7 +503,7 @@ impl Receiver {
     /// Is an ACK due now? Otherwise sets the timer for it.
     #[inline]
     fn must_ack(&mut self, now: Time, in_order: bool) -> bool {
-        if self.ack_now || self.unacked > self.segment_size.estimate || self.quick > 0 {
+        if self.ack_now || self.is_enough() || self.quick > 0 {
             return true;
         }
         if self.ranges.is_empty() {

@@ -20,6 +20,7 @@ use self::recovery::{CaState, Recovery};
 use self::small_queue::SmallQueue;
 use self::timers::Timers;
 use super::ecn::{self, EcnMode};
+use super::options::Options;
 use super::rtt::RttEstimator;
 use super::scoreboard::Scoreboard;
 use crate::cc::registry::Cc;
@@ -62,6 +63,7 @@ pub struct SenderConfig {
     /// The largest IP packet.
     pub mtu: u32,
     pub rto_min: Span,
+    pub rules: Options,
     /// The application sends nothing more from here on; what was sent is still repaired.
     pub stop: Time,
     pub switches: Switches,
@@ -74,25 +76,15 @@ pub struct Switches {
     pub timestamps: bool,
     /// `tcp_ecn_option`: segments have room for it.
     pub accecn_option: bool,
-    pub slow_start_after_idle: bool,
     /// `tcp_ecn_fallback`: a path that changes the ECN field as no queue does gets no ECT.
     pub ecn_fallback: bool,
     /// `tcp_min_tso_segs`, where it is more than the controller's.
     pub least_burst: u32,
-    /// Segments leave at the pacing rate whatever the controller wants, as with `fq` in the host.
-    pub paces: bool,
 }
 
 impl Default for Switches {
     fn default() -> Switches {
-        Switches {
-            timestamps: true,
-            accecn_option: true,
-            slow_start_after_idle: true,
-            ecn_fallback: true,
-            least_burst: 0,
-            paces: false,
-        }
+        Switches { timestamps: true, accecn_option: true, ecn_fallback: true, least_burst: 0 }
     }
 }
 
@@ -137,6 +129,8 @@ struct View<'a> {
     state: CaState,
     usage: &'a Usage,
     pacing: &'a Pacing,
+    /// The window grows only while it limits.
+    validates: bool,
 }
 
 impl View<'_> {
@@ -159,7 +153,7 @@ impl View<'_> {
                 ..AckState::default()
             },
             usage: AckUsage {
-                cwnd_limited: self.usage.is_limited(win),
+                cwnd_limited: !self.validates || self.usage.is_limited(win),
                 window_used_up: self.usage.limited,
             },
             pacing: AckPacing {
@@ -210,19 +204,22 @@ impl Sender {
         if constants.judges_flights {
             board.keep_histories();
         }
+        board.rack.reordering_parts = config.rules.reordering_parts();
+        let mut win = Window::new(mss, TCP_IP_HEADERS);
+        win.cwnd = config.rules.initial_window;
         let mut template = Packet::new(config.flow, config.group, Flags::DATA, 0, Ecn::NotEct);
         template.dscp = config.dscp;
         Sender {
             phase: Phase::Closed,
             board,
-            win: Window::new(mss, TCP_IP_HEADERS),
+            win,
             takes_signals: cc.signals().is_some(),
             cc,
             constants,
             rtt: RttEstimator::new(config.rto_min),
             recovery: Recovery::default(),
             timers: Timers::new(config.stop),
-            pacing: Pacing::default(),
+            pacing: Pacing::of_bursts(config.rules.most()),
             data: Data::new(&config),
             ecn: EcnState::default(),
             usage: Usage::default(),
@@ -365,6 +362,7 @@ impl Sender {
             state: self.recovery.state,
             usage: &self.usage,
             pacing: &self.pacing,
+            validates: self.config.rules.window_validation,
         };
         (view, &mut self.cc, &mut self.win)
     }

@@ -20,7 +20,7 @@ impl Sender {
         if self.data.receive_window.is_some_and(|before| before != bytes)
             && self.data.is_there()
             && self.board.packets_out() == 0
-            && self.config.switches.slow_start_after_idle
+            && self.config.rules.idle_restart
         {
             // Linux `tcp_ack_update_window`.
             self.restart_after_idle(now);

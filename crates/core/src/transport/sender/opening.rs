@@ -11,6 +11,7 @@ use crate::time::Time;
 use crate::transport::delivery::micros_between;
 use crate::transport::ecn::{self, EcnMode};
 use crate::transport::handshake;
+use crate::transport::options::Pacing as Paces;
 
 impl Sender {
     /// The connection is to be opened at `at`.
@@ -128,9 +129,12 @@ impl Sender {
             self.cc = Cc::Other(other);
             self.constants = self.cc.constants();
         }
-        self.pacing.is_on = self.cc.pace().rate.is_some()
-            || self.config.pace_bps.is_some()
-            || self.config.switches.paces;
+        let is_asked = match self.config.rules.pacing {
+            Paces::Controller => self.cc.pace().rate.is_some(),
+            Paces::On => true,
+            Paces::Off => false,
+        };
+        self.pacing.is_on = is_asked || self.config.pace_bps.is_some();
         self.pacing.least_burst = self.config.switches.least_burst;
         if let Some(bps) = self.config.pace_bps {
             self.pacing.cap(bps, &self.win);

@@ -2,7 +2,7 @@
 
 use super::timers::Timer;
 use super::{GSO_MAX_BYTES, Phase, Sender};
-use crate::cc::{EcnWish, INITIAL_WINDOW, Pace};
+use crate::cc::{EcnWish, Pace};
 use crate::ecn::Ecn;
 use crate::element::Outbox;
 use crate::packet::{Flags, Packet, TcpBits};
@@ -55,7 +55,7 @@ impl Sender {
             self.board.delivery.limit(self.board.in_flight());
         }
         if self.board.packets_out() == 0 {
-            if !self.constants.governs_window && self.config.switches.slow_start_after_idle {
+            if !self.constants.governs_window && self.config.rules.idle_restart {
                 self.restart_after_idle(now);
             }
             if self.board.delivery.app_limited_until > 0 {
@@ -80,7 +80,7 @@ impl Sender {
         }
         let win = &mut self.win;
         win.ssthresh = win.ssthresh.max(win.cwnd / 2 + win.cwnd / 4);
-        let floor = INITIAL_WINDOW.min(win.cwnd);
+        let floor = self.config.rules.initial_window.min(win.cwnd);
         while idle > rto && win.cwnd > floor {
             idle = idle - rto;
             win.cwnd = (win.cwnd / 2).max(floor);
@@ -104,7 +104,7 @@ impl Sender {
         let unwritten =
             self.data.left.div_ceil(mss).saturating_sub(u64::from(self.data.queue.waiting()));
         let leaves = match self.data.queue.waiting() {
-            _ if self.board.nxt == 0 => INITIAL_WINDOW,
+            _ if self.board.nxt == 0 => self.config.rules.initial_window,
             0 if self.data.stream.is_some() => self.win.cwnd.saturating_sub(self.board.in_flight()),
             _ => 0,
         };

@@ -24,6 +24,8 @@ pub struct Pacing {
     /// Segments leave at the pacing rate rather than when ACKs arrive.
     pub is_on: bool,
     limit: u64,
+    /// Most segments per burst.
+    most: u32,
     /// Bytes of payload per second.
     pub rate: u64,
     /// Segments per burst, and the least of them that the host allows.
@@ -42,6 +44,7 @@ impl Default for Pacing {
         Pacing {
             is_on: false,
             limit: u64::MAX,
+            most: u32::MAX,
             rate: u64::MAX,
             burst: u32::MAX,
             least_burst: 0,
@@ -53,6 +56,11 @@ impl Default for Pacing {
 }
 
 impl Pacing {
+    /// With at most so many segments per burst.
+    pub fn of_bursts(most: u32) -> Pacing {
+        Pacing { most, ..Pacing::default() }
+    }
+
     /// Must the next segment wait for the clock? If so, sets the timer.
     #[inline(always)]
     pub fn blocks(&mut self, now: Time) -> bool {
@@ -106,12 +114,13 @@ impl Pacing {
             }
         };
         self.rate = rate.min(self.limit);
-        self.burst = match pace.burst {
+        let burst = match pace.burst {
             Burst::Exactly(segments) => segments,
             Burst::AtLeast(segments) => {
                 self.autosize(rtt.min_us(), win.mss).max(segments).max(self.least_burst)
             }
         };
+        self.burst = burst.min(self.most);
     }
 
     /// Linux's burst (`tcp_tso_autosize`).

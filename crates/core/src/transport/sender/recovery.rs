@@ -353,6 +353,10 @@ impl Sender {
     /// Lets the window come down.
     fn reduce(&mut self, delivered: u32, newly_lost: bool, una_advanced: bool) {
         let (in_flight, ssthresh) = (self.board.in_flight(), self.win.ssthresh);
+        if !self.config.rules.prr {
+            self.win.cwnd = self.win.cwnd.min(ssthresh);
+            return;
+        }
         let goes_well = una_advanced && !newly_lost;
         let window = self.recovery.reduction.window(delivered, in_flight, ssthresh, goes_well);
         self.win.cwnd = window.unwrap_or(self.win.cwnd);

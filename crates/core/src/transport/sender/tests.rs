@@ -24,6 +24,7 @@ fn sender() -> Sender {
         dscp: 0,
         mtu: 1500,
         rto_min: RTO_MIN,
+        rules: Options::default(),
         stop: Time::NEVER,
         switches: Switches::default(),
     };

@@ -144,7 +144,10 @@ impl Sender {
     /// eighth: see [`Self::arm_tail_probe`].
     #[inline(always)]
     pub(super) fn schedule_tail_probe(&mut self, now: Time, from_now: bool) -> bool {
-        if !self.recovery.state.may_probe() || self.board.packets_out() == 0 {
+        if !self.recovery.state.may_probe()
+            || self.board.packets_out() == 0
+            || !self.config.rules.tail_probe
+        {
             return false;
         }
         self.timers.probe = Probe { scheduled_at: now, from_now, ..self.timers.probe };

@@ -13,6 +13,7 @@ use crate::packet::TcpBits;
 use crate::packet::{ACK_FRAME, GroupId, Stamp};
 use crate::sack::Block;
 use crate::transport::ecn;
+use crate::transport::options::Options;
 use crate::transport::rtt::RTO_MIN;
 use crate::transport::sender::{SenderConfig, Switches};
 
@@ -49,6 +50,7 @@ impl Script {
             dscp: 0,
             mtu: 1500,
             rto_min: RTO_MIN,
+            rules: Options::default(),
             stop: Time::NEVER,
             switches: Switches::default(),
         };
