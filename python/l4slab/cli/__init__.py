@@ -40,13 +40,14 @@ from l4slab.cli import (
     terminal,
     verifying,
 )
+from l4slab.cli.why import why
 from l4slab.engines import registry
 
 _GROUPS = {
     "Begin": (start.init, importing.import_, listing.list_, schema.schema, start.trace, new.new),
     "Run": (running.run, running.reproduce, live.live, bottleneck.bottleneck, bottleneck.replay),
     "Results": (folders.status, folders.report, outcomes.compare, outcomes.export, verifying.verify),
-    "Questions": (advising.advise, checking.check, searching.search, agreeing.agree, matrix.matrix),
+    "Questions": (advising.advise, checking.check, searching.search, agreeing.agree, why, matrix.matrix),
     "Machine": (machine.doctor, machine.linux, scripts.packetdrill, machine.bisect, stacks.stacks),
 }
 _WITH_PROGRESS = (
@@ -57,6 +58,7 @@ _WITH_PROGRESS = (
     checking.check,
     searching.search,
     agreeing.agree,
+    why,
     matrix.matrix,
     verifying.verify,
 )

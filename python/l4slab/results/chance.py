@@ -95,6 +95,35 @@ def permutation(before: Sequence[float], after: Sequence[float], sign: int = 0) 
     return int((sums >= sums[0] - rounding).sum()) / len(sums)
 
 
+def together(before: Sequence[Sequence[float]], after: Sequence[Sequence[float]]) -> list[float]:
+    """Of each quantity, in which part of all ways to distribute the trials over two groups any of the quantities is
+    as far apart as this one is now (Westfall and Young, 1993). `before` and `after` have the values per trial of each
+    quantity; a trial's values go together.
+
+    If nothing differs, the smallest of the results is up to x in at most x of all cases, however many quantities
+    there are and however they depend on each other.
+    """
+    ways = _ways(len(before[0]), len(after[0]))
+    largest = pl.Series([0.0] * len(ways[0]))
+    own: list[float] = []
+    for first, second in zip(before, after, strict=True):
+        trials = [*first, *second]
+        mean = math.fsum(trials) / len(trials)
+        spread = math.sqrt(math.fsum((value - mean) ** 2 for value in trials))
+        # Equal but for rounding.
+        if spread <= 1e-9 * max(map(abs, trials)):
+            own.append(0.0)
+            continue
+        scaled = pl.Series([(value - mean) / spread for value in trials], dtype=pl.Float64)
+        sums = pl.Series([0.0])
+        for chosen in ways:
+            sums = sums + scaled.gather(chosen)
+        sums = sums.abs()
+        own.append(sums[0] - 1e-9)
+        largest = pl.select(pl.max_horizontal(pl.lit(largest), pl.lit(sums))).to_series()
+    return [int((largest >= value).sum()) / len(largest) if value > 0 else 1.0 for value in own]
+
+
 @cache
 def _ways(count: int, other: int) -> list[pl.Series]:
     """The first member of the second group in each way to choose that group, the second member, and so on. The first
