@@ -25,9 +25,6 @@ const C_DEN: f64 = 1024.0;
 const C: f64 = 0.4;
 /// Cubic time is counted in 1/1024 s, as the kernel does.
 const TICKS: u64 = 1024;
-/// The Reno estimate gains one segment per 15/8 windows: 3 (1 - beta)/(1 + beta) = 0.53 per RTT
-/// (RFC 9438, 4.3).
-const RENO_EIGHTHS: u64 = 15;
 /// Before the first loss, at most this many ACKed segments per segment of growth: 5 % per RTT.
 const INITIAL_COUNT_MAX: u64 = 20;
 /// At most one segment of growth per two acknowledged: 1.5 times per RTT (RFC 9438, 4.4).
@@ -56,7 +53,7 @@ params! {
         common: Common = Common::default(), nested();
         /// factor on an ECN mark; 0.85 with ABE (RFC 8511)
         beta_ecn: f64 = BETA, fraction(), "RFC 9438, 4.6";
-        /// factor on a loss
+        /// factor on a loss; the slope of the Reno estimate follows from it (4.3)
         beta: f64 = BETA, fraction(), "RFC 9438, 4.6";
         /// how fast the window grows away from the plateau, segments/s^3
         c: f64 = C, real("NUMBER", "a number above 0, at most 100", |x| x > 0.0 && x <= 100.0, (0.01, 10.0)), "RFC 9438, 5.1";
@@ -108,6 +105,7 @@ impl Controller for Options {
         let cubic = Cubic::new(&self.common, self.rules == Rules::Rfc9438, self.beta_ecn);
         Cubic {
             beta: self.beta,
+            reno_eighths: reno_eighths(self.beta),
             scale: if self.c == C { C_NUM } else { (self.c * C_DEN) as u64 },
             reno_friendly: self.reno_friendly,
             idle_epoch: self.idle_epoch,
@@ -127,6 +125,8 @@ pub struct Cubic {
     /// C, segments/1024 s^3.
     scale: u64,
     reno_friendly: bool,
+    /// Eighths of a window per segment of the Reno estimate.
+    reno_eighths: u64,
     idle_epoch: bool,
     tick: Span,
     next_tick: Time,
@@ -177,6 +177,13 @@ impl Epoch {
     }
 }
 
+/// The Reno estimate gains 3 (1 - beta)/(1 + beta) segments per window (RFC 9438, 4.3): of beta = 0.7 one per 15/8
+/// windows. In integers, as the kernel.
+fn reno_eighths(beta: f64) -> u64 {
+    let beta = (beta * BETA_DEN as f64) as u64;
+    8 * (BETA_DEN + beta) / 3 / (BETA_DEN - beta)
+}
+
 /// The window after congestion; 0.7 is the law's own 717/1024.
 fn reduced(window: u64, factor: f64) -> u64 {
     if factor == BETA { window * BETA_NUM / BETA_DEN } else { (window as f64 * factor) as u64 }
@@ -197,6 +204,7 @@ impl Cubic {
             beta: BETA,
             scale: C_NUM,
             reno_friendly: true,
+            reno_eighths: reno_eighths(BETA),
             idle_epoch: true,
             tick: Span(1_000_000_000 / u64::from(options.hz)),
             next_tick: Time::ZERO,
@@ -310,7 +318,7 @@ impl Cubic {
         let Some(e) = &mut self.epoch else { return };
         loop {
             // By the RFC the slope rises to Reno's own once the old maximum is reached.
-            let eighths = if rfc && e.reno_window >= w_max { 8 } else { RENO_EIGHTHS };
+            let eighths = if rfc && e.reno_window >= w_max { 8 } else { self.reno_eighths };
             let per_segment = ((window * eighths) >> 3) as i64;
             if e.reno_acked <= per_segment {
                 break;

@@ -79,7 +79,7 @@ def first(a: Sequence[Trial], b: Sequence[Trial]) -> list[State]:
 
 
 def _spread(trials: Sequence[Trial]) -> pl.DataFrame:
-    rows = pl.concat([trial.series.select("time_s", "flow", *STATES) for trial in trials])
+    rows = pl.concat([trial.series.select("time_s", "flow", pl.col(STATES).cast(pl.Float64)) for trial in trials])
     rows = rows.filter(pl.col("flow").is_not_null()).with_columns(pl.col("time_s").round(3))
     each = [getattr(pl.col(name), what)().alias(f"{name}_{what}") for name in STATES for what in ("min", "max", "mean")]
     return rows.group_by("flow", "time_s").agg(each)
