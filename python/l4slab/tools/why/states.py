@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from l4slab.base import metrics
 from l4slab.tools.why.quantities import SMALLEST, STATES, Trial
 
 # Samples in a row in which all trials of one side are above all of the other.
@@ -40,7 +41,7 @@ class State:
         for side in (self.a, self.b):
             columns = [side[part] for part in _columns(len(side))]
             means = [math.fsum(column) / len(column) for column in columns]
-            lines.append("".join(_HEIGHTS[round(one / top * (len(_HEIGHTS) - 1))] for one in means))
+            lines.append("".join(_HEIGHTS[round(max(one / top, 0) * (len(_HEIGHTS) - 1))] for one in means))
         place = self.times.index(self.time_s)
         column = next(number for number, part in enumerate(_columns(len(self.times))) if place < part.stop)
         return lines[0], lines[1], " " * column + f"^ {self.time_s:g} s"
@@ -58,10 +59,11 @@ def first(a: Sequence[Trial], b: Sequence[Trial]) -> list[State]:
     asked only of sides that differ beyond chance.
     """
     found = []
-    sides = (_spread(a), _spread(b))
+    names = _names([*a, *b])
+    sides = (_spread(a, names), _spread(b, names))
     both = sides[0].join(sides[1], on=("flow", "time_s"), suffix="_b").sort("flow", "time_s")
     for (flow,), rows in both.group_by("flow", maintain_order=True):
-        for name in STATES:
+        for name in names:
             columns = [f"{name}_{what}" for what in ("min", "max", "mean")]
             if any(column not in rows.columns or f"{column}_b" not in rows.columns for column in columns):
                 continue
@@ -75,13 +77,20 @@ def first(a: Sequence[Trial], b: Sequence[Trial]) -> list[State]:
             if place is not None:
                 times = tuple(known["time_s"])
                 found.append(State(str(flow), name, times[place], times, tuple(mean), tuple(mean_b)))
-    return sorted(found, key=lambda one: (one.time_s, STATES.index(one.name)))
+    return sorted(found, key=lambda one: (one.time_s, names.index(one.name)))
 
 
-def _spread(trials: Sequence[Trial]) -> pl.DataFrame:
-    rows = pl.concat([trial.series.select("time_s", "flow", pl.col(STATES).cast(pl.Float64)) for trial in trials])
+def _names(trials: Sequence[Trial]) -> list[str]:
+    """The states that every trial has: window, RTT and rate, then the gauges of the controllers."""
+    usual = {*metrics.LABELS, *metrics.SERIES, *metrics.SIM_SERIES}
+    gauges = [name for name, kind in trials[0].series.schema.items() if name not in usual and kind.is_numeric()]
+    return [*STATES, *(name for name in gauges if all(name in trial.series.columns for trial in trials))]
+
+
+def _spread(trials: Sequence[Trial], names: Sequence[str]) -> pl.DataFrame:
+    rows = pl.concat([trial.series.select("time_s", "flow", pl.col(names).cast(pl.Float64)) for trial in trials])
     rows = rows.filter(pl.col("flow").is_not_null()).with_columns(pl.col("time_s").round(3))
-    each = [getattr(pl.col(name), what)().alias(f"{name}_{what}") for name in STATES for what in ("min", "max", "mean")]
+    each = [getattr(pl.col(name), what)().alias(f"{name}_{what}") for name in names for what in ("min", "max", "mean")]
     return rows.group_by("flow", "time_s").agg(each)
 
 
