@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import polars as pl
 
@@ -56,7 +57,7 @@ class Difference:
     b: tuple[float, ...]
     p: float
 
-    @property
+    @cached_property
     def weight(self) -> float:
         """Signal over noise: the difference of the means in standard deviations of a trial, at most 10."""
         spread = math.sqrt((_variance(self.a) + _variance(self.b)) / 2)

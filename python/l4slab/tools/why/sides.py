@@ -64,7 +64,7 @@ def _side(name: str, file: Path | None, changes: Mapping[str, Value]) -> Side:
         if file is None:
             raise InputError(f"{name} is an engine; give the experiment FILE behind the two sides")
         return Side(name, name, *_document(file, changes))
-    if colon and cc and (head == _KERNEL_CC or head in stacks.names()):
+    if colon and cc and (head in (_KERNEL_CC, *stacks.names()) or "/" in head):
         return _of_stack(name, head, cc, file, changes)
     path = Path(name)
     if path.is_dir():
