@@ -674,9 +674,7 @@ def module_parameters(run: Run, own_defaults: bool = False) -> dict[str, str]:
                 f'flow "{spec["name"]}": receive_window is of the sim engine; leave it out, or use that engine'
             )
         if "transport" in spec:
-            raise ValueError(
-                f'flow "{spec["name"]}": transport is of the sim engine; leave it out, or use that engine'
-            )
+            raise ValueError(f'flow "{spec["name"]}": transport is of the sim engine; leave it out, or use that engine')
         cc, options = spec["cc"], dict(spec["options"])
         other, others = seen.setdefault(cc, (spec["name"], options))
         if others != options:
