@@ -27,7 +27,7 @@ from l4slab.tools.why.quantities import Trial, table_of
 
 # A controller of the kernel, `kernel:cubic`.
 _KERNEL_CC = "kernel"
-# Where no file is given for a stack: the path of `l4slab matrix`, with an application that rests.
+# Where no file is given for a stack: the path of `l4slab matrix`.
 _RATE, _RTT = "20Mbit", "20ms"
 TESTED = "tested"
 
