@@ -69,7 +69,8 @@ def asked(folder: Path, a: Mapping[str, Any], b: Mapping[str, Any], **options: A
 
 
 def named(found: why.Answer) -> list[set[str]]:
-    return [set(one.switches) for one in found.explanation.causes] if found.explanation else []
+    causes = found.explanation.causes if found.explanation else ()
+    return [set(one) for one in dict.fromkeys(one.switches for one in causes)]
 
 
 # -- chance -----------------------------------------------------------------------------------------------------------

@@ -72,6 +72,11 @@ class Candidate:
         return " and ".join(map(str, self.parts))
 
     @property
+    def kind(self) -> frozenset[str]:
+        """Levels of one kind are refined into each other: numbers of the same switches. Words are each of their own."""
+        return frozenset(part.switch.name if part.switch.is_number else str(part) for part in self.parts)
+
+    @property
     def switches(self) -> frozenset[str]:
         return frozenset(part.switch.name for part in self.parts)
 
@@ -136,11 +141,11 @@ class Explaining:
         known = list(looked)
         best = _best_of_each(known)[:_CLOSER]
         worth = [one for one in best if one.explained >= _WORTH]
-        names = {one.switches for one in worth}
+        kinds = {one.kind for one in worth}
         for _ in range(_ROUNDS):
             sets = [parts for one in worth for parts in _finer(one, known)]
             known += self._looked(list(dict.fromkeys(sets))) if sets else []
-            worth = _best_of_each([one for one in known if one.switches in names])
+            worth = _best_of_each([one for one in known if one.kind in kinds])
         return _ranked([*(self._judged(one) for one in worth), *best[len(worth) :]])
 
     def _judged(self, one: Candidate) -> Candidate:
@@ -248,17 +253,17 @@ def _ranked(candidates: Sequence[Candidate]) -> list[Candidate]:
 
 
 def _best_of_each(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """The best of each set of switches."""
+    """The best of each kind."""
     found: dict[frozenset[str], Candidate] = {}
     for one in _ranked(candidates):
-        found.setdefault(one.switches, one)
+        found.setdefault(one.kind, one)
     return list(found.values())
 
 
 def _finer(one: Candidate, known: Sequence[Candidate]) -> list[tuple[Part, ...]]:
     """The candidate with each of its numbers between the neighbours that were tried, the others as they are."""
     found = []
-    same = [other for other in known if other.switches == one.switches]
+    same = [other for other in known if other.kind == one.kind]
     for place, part in enumerate(one.parts):
         rest = one.parts[:place] + one.parts[place + 1 :]
         of_same = [other for other in same if other.parts[:place] + other.parts[place + 1 :] == rest]
