@@ -36,17 +36,6 @@ DUALQ = BULK | {
     "link": {"bottleneck": {"rate": "40Mbit", "qdisc": "dualpi2"}},
     "flow": [{"name": "l", "cc": "prague", "rtt": "15ms"}, {"name": "c", "cc": "cubic", "rtt": "15ms"}],
 }
-ODD = """
-from l4slab.own import Ack, Congestion, Controller, Window
-
-
-class Odd(Controller):
-    def on_ack(self, ack: Ack, window: Window) -> None:
-        window.cwnd = 90 if ack.now_ns // 1_500_000_000 % 3 else 15
-
-    def on_congestion(self, why: Congestion, now_ns: int, window: Window) -> None:
-        window.ssthresh = 15
-"""
 
 
 def with_flow(document: Mapping[str, Any], **keys: Any) -> dict[str, Any]:
@@ -188,16 +177,6 @@ def test_a_planted_cause_is_found(
     tmp_path: Path, document: dict[str, Any], changed: dict[str, Any], cause: str
 ) -> None:
     assert named(asked(tmp_path, document, changed)) == [{cause}]
-
-
-@pytest.mark.slow
-def test_what_no_switch_does_has_no_cause(tmp_path: Path) -> None:
-    (tmp_path / "odd.py").write_text(ODD)
-    found = asked(tmp_path, BULK, with_flow(BULK, cc="odd.py:Odd"))
-    assert found.differing
-    assert named(found) == []
-    assert found.status == 1
-    assert "nothing explains it" in found.sentence or "no switch" in found.sentence
 
 
 @pytest.mark.slow
