@@ -177,6 +177,7 @@ const NOT_HELD_OF_TCP = {
   mtu: { field: "mtu_bytes", instead: "1500B is used" },
   app_rate: { field: "rate_bps", instead: "its application always has data" },
   app_block: { field: "block_bytes", instead: "its application always has data" },
+  transport: { field: "transport", instead: "Linux' rules are used" },
   gso: { field: "gso", instead: "its packets hold one segment" },
   gro: { field: "gro_ns", instead: "its receiver takes each packet when it comes" },
 };
