@@ -177,6 +177,8 @@ class PageFlow(TypedDict):
     start_ns: int
     station: NotRequired[str | None]
     stop_ns: int | None
+    # Rules of TCP that are not Linux's.
+    transport: NotRequired[dict[str, str]]
 
 
 PreciseColumn = Literal["share", "goodput_mbps", "sojourn_ms_mean", "utilisation"]
@@ -323,6 +325,8 @@ class ResponsivenessFlow(TypedDict):
     start_ns: int
     station: NotRequired[str | None]
     stop_ns: int | None
+    # Rules of TCP that are not Linux's.
+    transport: NotRequired[dict[str, str]]
 
 
 # The fate of a data packet with a certain codepoint.
@@ -411,6 +415,8 @@ class TcpFlow(TypedDict):
     start_ns: int
     station: NotRequired[str | None]
     stop_ns: int | None
+    # Rules of TCP that are not Linux's.
+    transport: NotRequired[dict[str, str]]
 
 
 @final
@@ -468,6 +474,8 @@ class VideoFlow(TypedDict):
     start_ns: int
     station: NotRequired[str | None]
     stop_ns: int | None
+    # Rules of TCP that are not Linux's.
+    transport: NotRequired[dict[str, str]]
 
 
 @final
@@ -500,6 +508,8 @@ class WebFlow(TypedDict):
     start_ns: int
     station: NotRequired[str | None]
     stop_ns: int | None
+    # Rules of TCP that are not Linux's.
+    transport: NotRequired[dict[str, str]]
 
 
 Flow = TcpFlow | WebFlow | VideoFlow | CbrFlow | MediaFlow | UdpPragueFlow | PageFlow | ResponsivenessFlow | ProgramFlow

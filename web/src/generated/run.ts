@@ -209,6 +209,10 @@ export interface PageFlow {
   start_ns: number;
   station?: string | null;
   stop_ns: number | null;
+  /**
+   * Rules of TCP that are not Linux's.
+   */
+  transport?: Record<string, string>;
 }
 
 export type PreciseColumn = "share" | "goodput_mbps" | "sojourn_ms_mean" | "utilisation";
@@ -410,6 +414,10 @@ export interface ResponsivenessFlow {
   start_ns: number;
   station?: string | null;
   stop_ns: number | null;
+  /**
+   * Rules of TCP that are not Linux's.
+   */
+  transport?: Record<string, string>;
 }
 
 /**
@@ -525,6 +533,10 @@ export interface TcpFlow {
   start_ns: number;
   station?: string | null;
   stop_ns: number | null;
+  /**
+   * Rules of TCP that are not Linux's.
+   */
+  transport?: Record<string, string>;
 }
 
 /**
@@ -592,6 +604,10 @@ export interface VideoFlow {
   start_ns: number;
   station?: string | null;
   stop_ns: number | null;
+  /**
+   * Rules of TCP that are not Linux's.
+   */
+  transport?: Record<string, string>;
 }
 
 /**
@@ -626,6 +642,10 @@ export interface WebFlow {
   start_ns: number;
   station?: string | null;
   stop_ns: number | null;
+  /**
+   * Rules of TCP that are not Linux's.
+   */
+  transport?: Record<string, string>;
 }
 
 export type Flow = TcpFlow | WebFlow | VideoFlow | CbrFlow | MediaFlow | UdpPragueFlow | PageFlow | ResponsivenessFlow | ProgramFlow;
