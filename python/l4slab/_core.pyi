@@ -420,9 +420,9 @@ def pass_packets(
     run_json: str, packets: list[tuple[int, int, int, int, int, int, int]], end_ns: int
 ) -> tuple[list[tuple[int, int, int]], list[tuple[int, int, int]]]:
     """What the path of a run does with packets, in the order of their times. Each is when it is sent (ns), its flow
-    group, the bytes of its frame and of its payload, ECN field, DSCP, and the payload of each of its segments, 0 for one
-    without. Those that left before `end_ns`, and those that were lost: when, the place among all that were sent, the
-    ECN field (or the hop of a loss). Raises ValueError with one sentence.
+    group, the bytes of its frame and of its payload, ECN field, DSCP, and the payload of each of its segments, 0 for
+    one without. Those that left before `end_ns`, and those that were lost: when, the place among all that were sent,
+    the ECN field (or the hop of a loss). Raises ValueError with one sentence.
     """
 
 def replay_log(path: Path) -> str:

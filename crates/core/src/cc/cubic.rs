@@ -53,7 +53,7 @@ params! {
         common: Common = Common::default(), nested();
         /// factor on an ECN mark; 0.85 with ABE (RFC 8511)
         beta_ecn: f64 = BETA, fraction(), "RFC 9438, 4.6";
-        /// factor on a loss; the slope of the Reno estimate follows from it (4.3)
+        /// factor on a loss, from which the slope of the Reno estimate follows
         beta: f64 = BETA, fraction(), "RFC 9438, 4.6";
         /// how fast the window grows away from the plateau, segments/s^3
         c: f64 = C, real("NUMBER", "a number above 0, at most 100", |x| x > 0.0 && x <= 100.0, (0.01, 10.0)), "RFC 9438, 5.1";

@@ -15,7 +15,6 @@ from l4slab.base.errors import InputError
 from l4slab.base.paths import usable
 from l4slab.base.progress import Told
 from l4slab.base.values import Keys, Value
-from l4slab.engines.registry import DEFAULT
 from l4slab.tools.why import quantities, sides, states, written
 from l4slab.tools.why.explaining import JUDGED, Candidate, Explaining, Explanation
 from l4slab.tools.why.quantities import Difference
@@ -113,7 +112,7 @@ def _model(side: Side) -> Keys:
 def _run(side: Side, lab: Lab, trials: int | None) -> Side:
     if side.trials:
         return side
-    count = trials or (TRIALS if side.engine == DEFAULT else OF_KERNEL)
+    count = trials or (TRIALS if side.is_simulated else OF_KERNEL)
     lab.told(f"running {side.name}", None)
     # The files that its document names are next to its own file.
     of_side = lab if side.file == lab.file else Lab(side.file, lab.workers, lab.told)

@@ -64,8 +64,12 @@ class Candidate:
     is_judged: bool = False
 
     @property
+    def explains_enough(self) -> bool:
+        return self.is_judged and self.explained >= ENOUGH and self.low >= LEAST
+
+    @property
     def is_cause(self) -> bool:
-        return self.is_judged and not self.left and self.explained >= ENOUGH and self.low >= LEAST
+        return self.explains_enough and not self.left
 
     @property
     def name(self) -> str:
@@ -167,13 +171,16 @@ class Explaining:
         return min(found, key=lambda judged: (len(judged.left), -round(judged.explained, 2)), default=one)
 
     def _causes(self, best: Sequence[Candidate]) -> list[Candidate]:
-        """The causes that cannot be told apart, of the fewest switches."""
+        """The causes that cannot be told apart, of the fewest switches; also those that explain as much and leave
+        something that chance may have left.
+        """
         causes = [one for one in best if one.is_cause]
         if not causes:
             return []
         fewest = min(len(one.parts) for one in causes)
-        causes = [one for one in causes if len(one.parts) == fewest]
-        return [one for one in causes if one.high >= causes[0].low]
+        first = next(one for one in causes if len(one.parts) == fewest)
+        others = [one for one in best if one.explains_enough and len(one.parts) == fewest and one.high >= first.low]
+        return [first, *(one for one in others if one is not first)]
 
     # -- measures -----------------------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from l4slab import experimentfile, stacks
 from l4slab.base.errors import InputError
 from l4slab.base.paths import usable
 from l4slab.base.values import Keys, Value
-from l4slab.engines.registry import DEFAULT, ENGINES, KERNEL
+from l4slab.engines.registry import DEFAULT, ENGINES, KERNEL, get_engine
 from l4slab.results.differences import read
 from l4slab.sweep import levels_of
 from l4slab.tools.matrix import fifo, rows
@@ -50,7 +50,7 @@ class Side:
 
     @property
     def is_simulated(self) -> bool:
-        return self.engine == DEFAULT
+        return get_engine(self.engine).is_exact
 
 
 def sides(a: str, b: str, file: Path | None, changes: Mapping[str, Value]) -> tuple[Side, Side]:
@@ -60,7 +60,7 @@ def sides(a: str, b: str, file: Path | None, changes: Mapping[str, Value]) -> tu
 
 def _side(name: str, file: Path | None, changes: Mapping[str, Value]) -> Side:
     head, colon, cc = name.partition(":")
-    if name in ENGINES or (colon and head == KERNEL):
+    if head in ENGINES:
         if file is None:
             raise InputError(f"{name} is an engine; give the experiment FILE behind the two sides")
         return Side(name, name, *_document(file, changes))

@@ -31,6 +31,7 @@ from l4slab.base.units import SIZE, TIME
 from l4slab.base.values import Keys, Value
 from l4slab.engines.linux import lab
 from l4slab.engines.linux.flows import CODEPOINTS
+from l4slab.engines.registry import DEFAULT
 
 LINK = "q"
 # Half of it is the way to the link, in the simulator.
@@ -141,7 +142,7 @@ def read(document: Keys, file: str = "case.toml") -> Case:
     ]
     whole: Keys = {key: value for key, value in document.items() if key != "packets"} | {"flow": flows}
     found = experimentfile.parse(to_toml(whole).encode(), Path(file), 1)
-    run = sweep.expand(found, "sim").runs[0].description
+    run = sweep.expand(found, DEFAULT).runs[0].description
     if packets[-1].at_ns >= run["duration_ns"]:
         raise InputError("has packets after its end; give it a longer duration", file=Path(file))
     return Case(document, {**run, "start_jitter_ns": 0}, packets)
