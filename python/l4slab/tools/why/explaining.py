@@ -171,15 +171,16 @@ class Explaining:
         return min(found, key=lambda judged: (len(judged.left), -round(judged.explained, 2)), default=one)
 
     def _causes(self, best: Sequence[Candidate]) -> list[Candidate]:
-        """The causes that cannot be told apart, of the fewest switches; also those that explain as much and leave
-        something that chance may have left.
+        """The causes that cannot be told apart, of the fewest switches. On a kernel something may be left that is the
+        model's, so what explains as much is named, too.
         """
         causes = [one for one in best if one.is_cause]
         if not causes:
             return []
         fewest = min(len(one.parts) for one in causes)
         first = next(one for one in causes if len(one.parts) == fewest)
-        others = [one for one in best if one.explains_enough and len(one.parts) == fewest and one.high >= first.low]
+        others = causes if self._is_simulated else [one for one in best if one.explains_enough]
+        others = [one for one in others if len(one.parts) == fewest and one.high >= first.low]
         return [first, *(one for one in others if one is not first)]
 
     # -- measures -----------------------------------------------------------------------------------------------------
