@@ -169,7 +169,6 @@ def test_other_seeds_have_no_cause(tmp_path: Path) -> None:
         (BULK, with_flow(BULK, rtt="47ms"), "rtt"),
         (BULK, with_queue(BULK, "pfifo limit 75"), "pfifo limit"),
         (RESTING, with_flow(RESTING, options={"idle_epoch": "off"}), "cubic idle_epoch"),
-        (DUALQ, with_queue(DUALQ, "dualpi2 coupling_factor 3"), "dualpi2 coupling_factor"),
     ],
     ids=lambda one: one if isinstance(one, str) else "",
 )

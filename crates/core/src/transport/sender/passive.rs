@@ -33,6 +33,7 @@ impl Sender {
                         ecn::answer_syn(self.config.ecn, ect_syn, pkt.bits, pkt.ecn.get());
                     self.send_syn_ack(now, out);
                 }
+                Phase::SynReceived if !self.config.switches.recent => self.send_syn_ack(now, out),
                 Phase::SynReceived => {
                     if self.ecn.mode == EcnMode::AccEcn {
                         self.ecn.answer = ecn::field_feedback(pkt.ecn.get());
@@ -47,11 +48,12 @@ impl Sender {
         if self.phase == Phase::SynReceived {
             self.establish(now, pkt, self.ecn.mode);
             // The client tells that the SYN/ACK was marked (`tcp_accecn_third_ack`).
-            let may_be_marked = self.constants.ecn.handshake_field() != Ecn::NotEct
+            let may_be_marked = !self.config.switches.recent
+                || self.constants.ecn.handshake_field() != Ecn::NotEct
                 || !self.config.switches.ecn_fallback;
             if self.ecn.mode == EcnMode::AccEcn
                 && pkt.bits == ecn::field_feedback(Ecn::Ce)
-                && pkt.payload == 0
+                && (pkt.payload == 0 || !self.config.switches.recent)
                 && may_be_marked
             {
                 self.board.delivery.ce = 1;
@@ -68,6 +70,9 @@ impl Sender {
 
     /// Nobody has answered the SYN/ACK. The second time it goes without AccECN (RFC 9768, 3.1.4.2).
     pub(super) fn repeat_syn_ack(&mut self, now: Time, out: &mut Outbox) {
+        if !self.config.switches.recent {
+            return self.send_syn_ack(now, out);
+        }
         if self.ecn.mode == EcnMode::AccEcn && self.timers.syn_tries > 1 {
             self.ecn.answer = TcpBits::default();
         }
