@@ -169,20 +169,14 @@ def test(
     """
     from l4slab.base import system
     from l4slab.base.progress import working
-    from l4slab.tools.kerneltests import boots, tap
+    from l4slab.tools.kerneltests import boots
     from l4slab.tools.kerneltests.collecting import collect
 
     kernels.ready(name)
     with working(terminal.err()) as told:
         tests = collect(names, name, source, told)
-    print(tap.heading(len(tests)), flush=True)
-    results = []
-    for result in boots.run(tests, name, repeat, jobs or system.cores(), timeout):
-        results.append(result)
-        print(tap.lines(len(results), result), flush=True)
-    print(f"# {tap.count(results)}", flush=True)
-    outputs.write(lambda: verdicts.of_tests("linux test", tap.count(results), results))
-    return int(any(one.status == "fail" for one in results))
+    results = boots.run(tests, name, repeat, jobs or system.cores(), timeout)
+    return verdicts.tell_tests("linux test", len(tests), results, outputs)
 
 
 @click.command()

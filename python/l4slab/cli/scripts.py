@@ -19,14 +19,6 @@ def packetdrill(names: tuple[str, ...], outputs: verdicts.Outputs) -> int:
     if a script fails. A script's code in %{ }% runs as Python.
     """
     from l4slab.tools import packetdrill as tool
-    from l4slab.tools.kerneltests import tap
 
     scripts = tool.collect(names, kernels.DEFAULT)
-    print(tap.heading(len(scripts)), flush=True)
-    results = []
-    for result in tool.run(scripts):
-        results.append(result)
-        print(tap.lines(len(results), result), flush=True)
-    print(f"# {tap.count(results)}", flush=True)
-    outputs.write(lambda: verdicts.of_tests("packetdrill", tap.count(results), results))
-    return int(any(one.status == "fail" for one in results))
+    return verdicts.tell_tests("packetdrill", len(scripts), tool.run(scripts), outputs)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import wraps
@@ -149,7 +149,21 @@ def write(file: Path, text: str, mode: Literal["w", "a"] = "w") -> None:
         raise unwritable(file, error) from None
 
 
-def of_tests(command: str, counts: str, results: Sequence[Result]) -> Outcome:
+def tell_tests(command: str, total: int, judged: Iterable[Result], outputs: Outputs) -> int:
+    """Print the verdicts of tests as TAP while they come, and write them. The command's exit status."""
+    from l4slab.tools.kerneltests import tap
+
+    print(tap.heading(total), flush=True)
+    results = []
+    for result in judged:
+        results.append(result)
+        print(tap.lines(len(results), result), flush=True)
+    print(f"# {tap.count(results)}", flush=True)
+    outputs.write(lambda: _of_tests(command, tap.count(results), results))
+    return int(any(one.status == "fail" for one in results))
+
+
+def _of_tests(command: str, counts: str, results: Sequence[Result]) -> Outcome:
     """Of tests, each with its repetitions."""
     verdicts = [
         Verdict(
