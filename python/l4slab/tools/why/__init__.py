@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from l4slab.api.experiment import to_toml
 from l4slab.base.errors import InputError
 from l4slab.base.paths import usable
 from l4slab.base.progress import Told
@@ -129,7 +130,7 @@ def write(found: Answer, folder: Path) -> Path | None:
         return None
     title = f"{found.a.name} and {found.b.name}: {causes[0].name}"
     (place / "why.toml").write_text(
-        written.text(written.document(found.a.model, causes[0], found.differing, title, found.a.file))
+        to_toml(written.document(found.a.model, causes[0], found.differing, title, found.a.file))
     )
     return folder / "why.toml"
 

@@ -16,6 +16,8 @@ from l4slab.sweep import Plan, Run, canonical_json
 from l4slab.tools.search.scenario import plan_of
 from l4slab.tools.why.quantities import Trial
 
+_ABOUT_RUNS = ("claim", "published", "figure", "table", "cause", "agree", "search", "about", "captures")
+
 
 @dataclass
 class Lab:
@@ -70,6 +72,10 @@ class Lab:
         return failures
 
 
+def set_up(document: Keys) -> Keys:
+    """The document without what says something about its runs."""
+    return {key: value for key, value in document.items() if key not in _ABOUT_RUNS}
+
+
 def _of_trials(document: Keys, trials: int) -> Keys:
-    without = ("claim", "published", "figure", "table", "cause", "agree", "captures", "search")
-    return {**{key: value for key, value in document.items() if key not in without}, "trials": trials}
+    return {**set_up(document), "trials": trials}

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from l4slab.api.experiment import to_toml
 from l4slab.base.errors import InputError
 from l4slab.base.values import Keys, Value
 from l4slab.engines.registry import DEFAULT
@@ -14,34 +13,28 @@ from l4slab.tools.search.documents import tables
 from l4slab.tools.search.scenario import plan_of
 from l4slab.tools.why.explaining import Candidate
 from l4slab.tools.why.quantities import Difference, mean
+from l4slab.tools.why.runs import set_up
 from l4slab.tools.why.switches import Setting, applied
 
 _USUAL, _CHANGED = "as it is", "changed"
-# Of a document, what a file about its runs does without.
-_WITHOUT = ("claim", "published", "figure", "table", "cause", "agree", "search", "about", "captures")
 _TRIALS = 5
 
 
 def document(model: Keys, cause: Candidate, differing: Sequence[Difference], title: str, file: Path) -> Keys:
     """The experiment, in place of `file`. Where no factor can set the cause, it has only the changed settings."""
-    kept = {key: value for key, value in model.items() if key not in _WITHOUT}
+    kept = set_up(model)
     head: Keys = {"title": title, **{key: value for key, value in kept.items() if key != "title"}}
     head["trials"] = _TRIALS
     settings = [part.setting for part in cause.parts]
     with suppress(InputError):
-        sweep: Keys = {**tables_of(model), "cause": [*_levels(model, settings)]}
+        sweep: Keys = {**_sweep_of(model), "cause": [*_levels(model, settings)]}
         swept: Keys = head | {"sweep": sweep, "claim": [*_claims(differing)]}
         plan_of(swept, file, DEFAULT)
         return swept
     return applied(head, settings)
 
 
-def text(found: Keys) -> str:
-    """The text of the file."""
-    return to_toml(found)
-
-
-def tables_of(model: Keys) -> Keys:
+def _sweep_of(model: Keys) -> Keys:
     """The sweep of the model."""
     found = model.get("sweep")
     return dict(found) if isinstance(found, dict) else {}
