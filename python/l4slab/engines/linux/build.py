@@ -36,7 +36,7 @@ from l4slab.engines.linux.tools import (
     TOOLS,
     BuildError,
     Progress,
-    do,
+    compile_static,
     linked,
     missing,
     stamp,
@@ -78,7 +78,7 @@ def make_laboratory(root: Path, progress: Progress) -> None:
     with tempfile.TemporaryDirectory(dir=there.parent) as temporary:
         new = Path(temporary) / there.name
         new.mkdir()
-        do(["gcc", "-O2", "-Wall", "-Wextra", "-Werror", "-static", "-o", str(new / "lab"), str(DATA / "lab.c")])
+        compile_static(DATA / "lab.c", new / "lab")
         shutil.copyfile(DATA / "init.sh", new / "init.sh")
         (new / "init.sh").chmod(0o755)
         # Another process may have been quicker.

@@ -83,6 +83,11 @@ def do(command: list[str], cwd: Path | None = None, environment: dict[str, str] 
     return done.stdout
 
 
+def compile_static(source: Path, to: Path) -> None:
+    """Compile a program for the guest, which has no libraries. Raises BuildError."""
+    do(["gcc", "-O2", "-Wall", "-Wextra", "-Werror", "-static", "-o", str(to), str(source)])
+
+
 def linked() -> dict[str, str]:
     """The Debian packages with the libraries that are linked into every program here, and the source and version of
     each; empty where this is no Debian.

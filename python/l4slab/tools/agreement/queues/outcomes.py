@@ -15,7 +15,7 @@ from l4slab import _core
 from l4slab.engines.contract import EngineError
 from l4slab.engines.linux import kernels, lab, programs
 from l4slab.engines.linux.compiling import DATA
-from l4slab.engines.linux.tools import BuildError, do
+from l4slab.engines.linux.tools import BuildError, compile_static
 from l4slab.tools.agreement.queues.cases import RTT_NS, Case
 from l4slab.tools.kerneltests import Ended, KernelTest, boots
 
@@ -87,9 +87,8 @@ def _program() -> Path:
     there.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=there.parent) as temporary:
         made = Path(temporary) / "packets"
-        command = ["gcc", "-O2", "-Wall", "-Wextra", "-Werror", "-static", "-o", str(made), str(source)]
         try:
-            do(command)
+            compile_static(source, made)
         except BuildError as error:
             raise EngineError(f"the packet generator cannot be compiled: {error}") from None
         made.rename(there)
