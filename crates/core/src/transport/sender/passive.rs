@@ -33,13 +33,8 @@ impl Sender {
                         ecn::answer_syn(self.config.ecn, ect_syn, pkt.bits, pkt.ecn.get());
                     self.send_syn_ack(now, out);
                 }
-                Phase::SynReceived if !self.config.switches.recent => self.send_syn_ack(now, out),
                 Phase::SynReceived => {
-                    if self.ecn.mode == EcnMode::AccEcn {
-                        self.ecn.answer = ecn::field_feedback(pkt.ecn.get());
-                    }
-                    self.ecn.answered_again += 1;
-                    self.send_syn_ack(now, out);
+                    self.answer_again(now, ecn::field_feedback(pkt.ecn.get()), out);
                 }
                 _ => {}
             }
@@ -70,13 +65,18 @@ impl Sender {
 
     /// Nobody has answered the SYN/ACK. The second time it goes without AccECN (RFC 9768, 3.1.4.2).
     pub(super) fn repeat_syn_ack(&mut self, now: Time, out: &mut Outbox) {
-        if !self.config.switches.recent {
-            return self.send_syn_ack(now, out);
+        let answer = if self.timers.syn_tries > 1 { TcpBits::default() } else { self.ecn.answer };
+        self.answer_again(now, answer, out);
+    }
+
+    /// The SYN/ACK once more; with AccECN its flags are `answer`.
+    fn answer_again(&mut self, now: Time, answer: TcpBits, out: &mut Outbox) {
+        if self.config.switches.recent {
+            if self.ecn.mode == EcnMode::AccEcn {
+                self.ecn.answer = answer;
+            }
+            self.ecn.answered_again += 1;
         }
-        if self.ecn.mode == EcnMode::AccEcn && self.timers.syn_tries > 1 {
-            self.ecn.answer = TcpBits::default();
-        }
-        self.ecn.answered_again += 1;
         self.send_syn_ack(now, out);
     }
 
