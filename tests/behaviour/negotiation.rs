@@ -205,7 +205,7 @@ fn lost_syns_cost_ecn_in_the_end() {
             if cc == "prague" && ecn != "accecn" {
                 continue;
             }
-            let open = f64::from((1_u32 << lost) - 1) - 0.5;
+            let open = lost as f64 - 0.5;
             let mut l = lab(20.0, 0.0).link("b", 50.0, "pfifo limit 0");
             l = l.tcp("f", cc, 10.0, json!({"ecn": ecn, "bytes": 1_000_000}));
             l = l.at(open.max(0.0), "b", json!({"qdisc": "pfifo limit 1000"}));

@@ -91,11 +91,14 @@ fn cubic_is_back_after_k_seconds() {
     }
 }
 
-/// A SYN is repeated after 1, 2, 4, 8 s (RFC 6298, 2.1 and 5.7), each on the kernel's timer wheel: the
-/// first two on the next eighth tick of 4 ms (1 s is tick 250, hence 256), the others on the next 64th.
+/// A SYN is repeated after a second (RFC 6298, 2.1), five times, before the wait doubles (5.7; Linux `tcp_syn_linear_timeouts`),
+/// each on the kernel's timer wheel: up to 2 s on the next eighth tick of 4 ms (1 s is tick 250, hence 256), then on
+/// the next 64th.
 #[test]
 fn a_lost_syn_is_repeated_after_a_second_and_then_backed_off() {
-    for (open_at, connects_at) in [(0.5, 1.024), (1.5, 3.04), (3.5, 7.168), (7.5, 15.36)] {
+    for (open_at, connects_at) in
+        [(0.5, 1.024), (1.5, 2.048), (4.5, 5.12), (6.5, 7.136), (9.5, 11.264)]
+    {
         let r = lab(40.0, 0.0)
             .link("b", 100.0, "pfifo limit 0")
             .tcp("f", "reno", 20.0, json!({"bytes": 14_480}))

@@ -62,7 +62,6 @@ impl Endpoint {
                 accecn_option: false,
                 ecn_fallback: setting("ecn_fallback")? > 0,
                 least_burst: setting("min_tso_segs")?,
-                recent: true,
             },
         };
         let controller = parse(cc, &[]).map_err(|e| refused(e.to_string()))?;

@@ -80,21 +80,11 @@ pub struct Switches {
     pub ecn_fallback: bool,
     /// `tcp_min_tso_segs`, where it is more than the controller's.
     pub least_burst: u32,
-    /// Rules of Linux that runs do not have yet, because published numbers are without them: the first SYNs a second apart,
-    /// repeated SYN/ACKs without AccECN's option and flags, a FIN that is Not-ECT with RFC 3168, marks on ACKs of which
-    /// only the timestamp is new, and writes of a stream that fill the window together.
-    pub recent: bool,
 }
 
 impl Default for Switches {
     fn default() -> Switches {
-        Switches {
-            timestamps: true,
-            accecn_option: true,
-            ecn_fallback: true,
-            least_burst: 0,
-            recent: false,
-        }
+        Switches { timestamps: true, accecn_option: true, ecn_fallback: true, least_burst: 0 }
     }
 }
 
@@ -324,9 +314,8 @@ impl Sender {
     #[inline(never)]
     fn on_any_ack(&mut self, now: Time, pkt: &Packet, out: &mut Outbox) {
         let blocks = out.sacks.take(pkt.sack_of_ack());
-        self.ecn.clock_moves = self.config.switches.recent
-            && self.config.switches.timestamps
-            && pkt.tsval.older_than(self.template.tsval) < 0;
+        self.ecn.clock_moves =
+            self.config.switches.timestamps && pkt.tsval.older_than(self.template.tsval) < 0;
         if self.passes_paws(pkt) {
             self.count_marked_ack(pkt);
             self.on_ack(now, pkt, &blocks, out);

@@ -55,11 +55,7 @@ impl Sender {
     pub(super) fn send_syn(&mut self, now: Time, out: &mut Outbox) {
         let (c, field) = (&self.config, self.constants.ecn.handshake_field());
         out.push(handshake::syn(now, c.flow, c.group, c.ecn, field, self.timers.syn_tries));
-        let expiry = match self.config.switches.recent {
-            true => handshake::syn_expiry(now, self.timers.syn_tries),
-            false => handshake::expiry(now, self.timers.syn_tries),
-        };
-        self.timers.await_handshake(expiry);
+        self.timers.await_handshake(handshake::syn_expiry(now, self.timers.syn_tries));
     }
 
     pub(super) fn on_syn_ack(&mut self, now: Time, pkt: &Packet, out: &mut Outbox) {

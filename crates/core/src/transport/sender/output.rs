@@ -105,9 +105,7 @@ impl Sender {
             self.data.left.div_ceil(mss).saturating_sub(u64::from(self.data.queue.waiting()));
         let leaves = match self.data.queue.waiting() {
             _ if self.board.nxt == 0 => self.config.rules.initial_window,
-            0 if self.config.switches.recent && self.data.stream.is_some() => {
-                self.win.cwnd.saturating_sub(self.board.in_flight())
-            }
+            0 if self.data.stream.is_some() => self.win.cwnd.saturating_sub(self.board.in_flight()),
             _ => 0,
         };
         self.data.queue.write(&Write {
@@ -341,9 +339,7 @@ impl Sender {
     fn send_fin(&mut self, now: Time, out: &mut Outbox) {
         let first = out.packets.len();
         self.send_run(now, 0, 1, false, out);
-        let is_classic =
-            self.ecn.mode == EcnMode::Classic && self.constants.ecn != EcnWish::Ect0Runs;
-        if self.config.switches.recent && is_classic {
+        if self.ecn.mode == EcnMode::Classic && self.constants.ecn != EcnWish::Ect0Runs {
             out.packets[first].ecn = Ecn::NotEct.into();
         }
     }

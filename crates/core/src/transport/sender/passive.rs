@@ -43,12 +43,11 @@ impl Sender {
         if self.phase == Phase::SynReceived {
             self.establish(now, pkt, self.ecn.mode);
             // The client tells that the SYN/ACK was marked (`tcp_accecn_third_ack`).
-            let may_be_marked = !self.config.switches.recent
-                || self.constants.ecn.handshake_field() != Ecn::NotEct
+            let may_be_marked = self.constants.ecn.handshake_field() != Ecn::NotEct
                 || !self.config.switches.ecn_fallback;
             if self.ecn.mode == EcnMode::AccEcn
                 && pkt.bits == ecn::field_feedback(Ecn::Ce)
-                && (pkt.payload == 0 || !self.config.switches.recent)
+                && pkt.payload == 0
                 && may_be_marked
             {
                 self.board.delivery.ce = 1;
@@ -71,12 +70,10 @@ impl Sender {
 
     /// The SYN/ACK once more; with AccECN its flags are `answer`.
     fn answer_again(&mut self, now: Time, answer: TcpBits, out: &mut Outbox) {
-        if self.config.switches.recent {
-            if self.ecn.mode == EcnMode::AccEcn {
-                self.ecn.answer = answer;
-            }
-            self.ecn.answered_again += 1;
+        if self.ecn.mode == EcnMode::AccEcn {
+            self.ecn.answer = answer;
         }
+        self.ecn.answered_again += 1;
         self.send_syn_ack(now, out);
     }
 
