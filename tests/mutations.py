@@ -206,8 +206,9 @@ def attempt(text: str, file: Path, run: bool) -> str:
         if "panicked" in told or "Warning" in told:
             return "panic or warning: " + told[-300:].replace("\n", " | ")
         if status == 2:
-            is_sentence = told.startswith("l4slab: ") and told.count("\n") == 1
-            return "refused" if is_sentence and not number else "no sentence: " + told[-300:].replace("\n", " | ")
+            # One for each mistake.
+            are_sentences = told and all(line.startswith("l4slab: ") for line in told.splitlines())
+            return "refused" if are_sentences and not number else "no sentence: " + told[-300:].replace("\n", " | ")
         if status not in (0, 1):
             return f"exit status {status}: " + told[-300:].replace("\n", " | ")
         if status == 1 and "(exit status 1)" not in told:  # of claims

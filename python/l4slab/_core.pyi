@@ -1,6 +1,6 @@
 """The simulator's core, written in Rust (crates/py)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NotRequired, TypedDict
 
@@ -232,6 +232,12 @@ def canonical_policer(text: str) -> str:
 
 def trees() -> list[Described]:
     """Queues that hold classes, as `qdiscs` has the others."""
+
+def toml_position(text: str, path: Sequence[str]) -> tuple[int, int] | None:
+    """Line and column, from 1, of the last part of `path` that the text has; None if it has none, or is not TOML.
+
+    A part is a key, dotted or not, or a table of a list: its `name`, or else its number, from 0.
+    """
 
 def canonical_tree(text: str) -> str:
     """The same as `canonical_qdisc` of a queue that holds classes."""

@@ -262,7 +262,7 @@ CHANGES = [
 def test_what_cannot_change_of_classes_is_one_sentence(tmp_path: Path, line: str, said: str) -> None:
     with pytest.raises(InputError) as error:
         described(tmp_path, HTB + at("1s", line))
-    assert f"x.toml: [[at]] no. 1: {line.split()[0].strip(chr(34)).rpartition('.')[0]}" in str(error.value)
+    assert f": [[at]] no. 1: {line.split()[0].strip(chr(34)).rpartition('.')[0]}" in str(error.value)
     assert said in str(error.value)
 
 

@@ -5,6 +5,7 @@ mod endpoint;
 #[cfg(target_os = "linux")]
 mod memory;
 mod own;
+mod position;
 mod steps;
 
 use std::path::PathBuf;
@@ -482,6 +483,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(policer, m)?)?;
     m.add_function(wrap_pyfunction!(canonical_policer, m)?)?;
     m.add_function(wrap_pyfunction!(trees, m)?)?;
+    m.add_function(wrap_pyfunction!(position::toml_position, m)?)?;
     m.add_function(wrap_pyfunction!(canonical_tree, m)?)?;
     m.add_function(wrap_pyfunction!(canonical_transport, m)?)?;
     m.add_function(wrap_pyfunction!(canonical_controller, m)?)?;

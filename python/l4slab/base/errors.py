@@ -11,17 +11,32 @@ class L4slabError(Exception):
     """Something the user should read; `str(error)` is one sentence, `status` the exit status."""
 
     status = 1
+    others: tuple[L4slabError, ...] = ()
 
 
 class InputError(L4slabError):
-    """The input is wrong: the sentence names the file, the key, the value and the remedy."""
+    """The input is wrong: the sentence names the file, the key, the value and the remedy.
+
+    `at` is the line and column of the mistake, from 1. `others` are further mistakes of the same input.
+    """
 
     status = 2
 
-    def __init__(self, message: str, *, file: Path | str | None = None, key: str | None = None):
-        self.message, self.file, self.key = message, file, key
+    def __init__(
+        self,
+        message: str,
+        *,
+        file: Path | str | None = None,
+        key: str | None = None,
+        at: tuple[int, int] | None = None,
+        others: Iterable[InputError] = (),
+    ):
+        self.message, self.file, self.key, self.at, self.others = message, file, key, at, tuple(others)
         about = f"{key} {message}" if key else message
-        super().__init__(one_line(f"{file}: {about}" if file else about))
+        place = ":".join(map(str, [file, *(at or ())]))
+        super().__init__(one_line(f"{place}: {about}" if file else about))
+        for one in self.others:
+            self.add_note(str(one))
 
 
 class StoreError(L4slabError):

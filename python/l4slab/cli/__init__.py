@@ -106,7 +106,8 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"l4slab: {_sentence(error)}", file=sys.stderr)
         return 2
     except L4slabError as error:
-        print(f"l4slab: {error}", file=sys.stderr)
+        for one in (error, *error.others):
+            print(f"l4slab: {one}", file=sys.stderr)
         return error.status
     except (KeyboardInterrupt, click.Abort):
         # A campaign says itself what is kept (Interrupted); a build or a command on the kernel has nothing to say.

@@ -22,6 +22,7 @@ from l4slab.experimentfile.tables import Captured, Impair, Link, Rewrite, Skip, 
 from l4slab.experimentfile.traffic import flow_model
 from l4slab.experimentfile.wording import (
     AnyTable,
+    Mistakes,
     Place,
     Problem,
     check,
@@ -253,15 +254,18 @@ def _with_trials(source: bytes, trials: int) -> bytes:
 
 
 def _structure(file: Path, written: Keys, source: bytes) -> Experiment:
-    valid = [*keys_of(Top), *SECTIONS]
+    valid, mistakes = [*keys_of(Top), *SECTIONS], Mistakes()
     for key, value in written.items():
-        if key not in valid:
-            remedy = instead("", key) if not isinstance(value, dict | list) else None
-            raise Problem((), key, f"= {show(value)} is not a key here; {remedy or suggest(key, valid)}")
+        with mistakes.collected():
+            if key not in valid:
+                remedy = instead("", key) if not isinstance(value, dict | list) else None
+                raise Problem((), key, f"= {show(value)} is not a key here; {remedy or suggest(key, valid)}")
+    mistakes.tell()
     tables = {key: _table(written, key) for key in _TABLES}
     lists = {key: _list(written, key) for key in _LISTS}
     top = {key: value for key, value in written.items() if key not in SECTIONS}
-    check_written(Top, top, (), fixed=("trials", "captures", "per_flow", "precision"))
+    with mistakes.collected():
+        check_written(Top, top, (), fixed=("trials", "captures", "per_flow", "precision"))
     study = _is_study(written)
     if not tables["link"] and not study:
         raise Problem((), "", "has no link; add a [link.NAME] with rate and qdisc")
@@ -269,15 +273,19 @@ def _structure(file: Path, written: Keys, source: bytes) -> Experiment:
         raise Problem((), "", 'has no flow; add a [[flow]] such as name = "a", cc = "cubic", rtt = "10ms"')
     links, impairs = (_named(section, tables[section]) for section in ("link", "impair"))
     for name, table in links.items():
-        _name_ok(name, ("link", name))
-        check_written(Link, table, ("link", name))
+        with mistakes.collected():
+            _name_ok(name, ("link", name))
+            check_written(Link, table, ("link", name))
     flows = _flows_by_name(lists["flow"])
     for name, table in flows.items():
-        check_written(flow_model(table, name), table, ("flow", name))
+        with mistakes.collected():
+            check_written(flow_model(table, name), table, ("flow", name))
     changes = [_flat(table, numbered("at", number)) for number, table in enumerate(lists["at"], start=1)]
     for name, table in impairs.items():
-        _name_ok(name, ("impair", name))
-        check_written(Impair, table, ("impair", name))
+        with mistakes.collected():
+            _name_ok(name, ("impair", name))
+            check_written(Impair, table, ("impair", name))
+    mistakes.tell()
     document = Document(
         link=links,
         impair=impairs,

@@ -22,7 +22,7 @@ from l4slab.experimentfile.queues import IN_ORDER, netem_of, qdisc_of, split_sta
 from l4slab.experimentfile.tables import TOP_FACTORS, Impair, Link, Rewrite, Top
 from l4slab.experimentfile.timed import Changes, no_station
 from l4slab.experimentfile.traffic import flow_model
-from l4slab.experimentfile.wording import Place, Problem, check, numbered, show, told
+from l4slab.experimentfile.wording import Mistakes, Place, Problem, check, numbered, show, told
 
 Made = TypeVar("Made")
 _AFTER_END = "is not before the end of the run, "
@@ -108,17 +108,10 @@ class Resolver:
         duration_ns = top["duration_ns"]
         named = self._hosts(document)
         hosts = {name: number for number, name in enumerate([*document["flow"], *named])}
-        sides = {
-            name: self._once(
-                "link",
-                name,
-                [raw, raw.get("filter") and list(hosts)],
-                partial(self._sides, name, raw, hosts, duration_ns),
-            )
-            for name, raw in document["link"].items()
-        }
-        links = {link["name"]: link for both in sides.values() for link in both}
-        flows = self._flows(document, links, hosts, raw_top, duration_ns)
+        mistakes = Mistakes()
+        links = self._links(document, hosts, duration_ns, mistakes)
+        flows = self._flows(document, links, hosts, raw_top, duration_ns, mistakes)
+        mistakes.tell()
         for name, link in links.items():
             for station in link.get("stations", {}):
                 if (unknown := no_station(station, flows)) is not None:
@@ -161,6 +154,21 @@ class Resolver:
             self.remarks[f"filters name hosts that no flow has: {shown}"] = None
         return named + idle
 
+    def _links(
+        self, document: Document, hosts: Mapping[str, int], duration_ns: int, mistakes: Mistakes
+    ) -> dict[str, run.Link]:
+        """The links by name. A wrong one is only a name, by which flows can be checked; a wrong medium ends it."""
+        links: dict[str, run.Link] = {}
+        for name, raw in document["link"].items():
+            make = partial(self._sides, name, raw, hosts, duration_ns)
+            sides = [run.Link(name=name, rate_bps=0, burst_bytes=0, qdisc="")]
+            with mistakes.collected():
+                sides = self._once("link", name, [raw, raw.get("filter") and list(hosts)], make)
+            if raw.get("medium") is not None:
+                mistakes.tell()
+            links |= {link["name"]: link for link in sides}
+        return links
+
     def _flows(
         self,
         document: Document,
@@ -168,29 +176,32 @@ class Resolver:
         hosts: Mapping[str, int],
         raw_top: Keys,
         duration_ns: int,
+        mistakes: Mistakes,
     ) -> dict[str, run.Flow]:
-        names, duration = list(links), f"duration = {show(raw_top['duration'])}"
-        flows = {
-            name: self._once("flow", name, [raw, names], partial(_flow, name, raw, links, self.outside)).copy()
-            for name, raw in document["flow"].items()
-        }
-        for name, flow in flows.items():
-            raw = document["flow"][name]
-            if "host" in raw:
-                flow["host"] = hosts[str(raw["host"])]
-            if "peer_host" in raw:
-                flow["peer_host"] = hosts[str(raw["peer_host"])]
-            if flow["start_ns"] >= duration_ns:
-                raise Problem(
-                    ("flow", name), "start", f"= {show(raw['start'])} {_AFTER_END}{duration}; start it earlier"
-                )
-            if flow["kind"] != "cbr" and flow["rtt_ns"] >= duration_ns:
-                text = f"= {show(raw['rtt'])} is not shorter than the run; lengthen the {duration}"
-                raise Problem(("flow", name), "rtt", text)
-            if flow["stop_ns"] is not None and flow["stop_ns"] >= duration_ns:
-                # A program is ended then, a flow is as if it went on.
-                flow["stop_ns"] = duration_ns if flow["kind"] == "program" else None
+        names, flows = list(links), {}
+        for name, raw in document["flow"].items():
+            with mistakes.collected():
+                checked = self._once("flow", name, [raw, names], partial(_flow, name, raw, links, self.outside))
+                flows[name] = _placed(checked.copy(), raw, hosts, raw_top, duration_ns)
         return flows
+
+
+def _placed(flow: run.Flow, raw: Keys, hosts: Mapping[str, int], raw_top: Keys, duration_ns: int) -> run.Flow:
+    """The flow with its hosts, within the run."""
+    place, duration = ("flow", flow["name"]), f"duration = {show(raw_top['duration'])}"
+    if "host" in raw:
+        flow["host"] = hosts[str(raw["host"])]
+    if "peer_host" in raw:
+        flow["peer_host"] = hosts[str(raw["peer_host"])]
+    if flow["start_ns"] >= duration_ns:
+        raise Problem(place, "start", f"= {show(raw['start'])} {_AFTER_END}{duration}; start it earlier")
+    if flow["kind"] != "cbr" and flow["rtt_ns"] >= duration_ns:
+        text = f"= {show(raw['rtt'])} is not shorter than the run; lengthen the {duration}"
+        raise Problem(place, "rtt", text)
+    if flow["stop_ns"] is not None and flow["stop_ns"] >= duration_ns:
+        # A program is ended then, a flow is as if it went on.
+        flow["stop_ns"] = duration_ns if flow["kind"] == "program" else None
+    return flow
 
 
 def _top(raw: Keys) -> tuple[dict[str, int], bool, run.Precision | None]:

@@ -1,4 +1,4 @@
-"""How a wrong file is told: the first mistake as one sentence that names file, table, key, value and remedy."""
+"""How mistakes of a file are reported: a sentence each that names file, line, table, key, value and remedy."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -20,6 +20,7 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails
 
+from l4slab import _core
 from l4slab.base.errors import InputError, nearest, suggest
 from l4slab.base.values import Keys
 from l4slab.experimentfile.misplaced import instead
@@ -84,11 +85,15 @@ AnyTable = TypeVar("AnyTable", bound=Table)
 
 @dataclass
 class Problem(Exception):
-    """A wrong value: the table it stands in, its key, and a text that continues `key = value`."""
+    """A wrong value: the table it stands in, its key, and a text that continues `key = value`.
+
+    `others` are further mistakes of the file.
+    """
 
     place: Place
     key: str
     message: str
+    others: list[Problem] = field(default_factory=list)
 
     def sentence(self, origin: Mapping[Place, str]) -> str:
         """With where it stands: the part of a sweep that set the value, or the table."""
@@ -106,13 +111,56 @@ def numbered(section: str, number: int) -> Place:
     return (f"[[{section}]] no. {number}",)
 
 
+class Mistakes:
+    """Collects the problems of tables that do not depend on each other."""
+
+    def __init__(self) -> None:
+        self._found: list[Problem] = []
+
+    @contextmanager
+    def collected(self) -> Iterator[None]:
+        """Keep the problem of what is done here."""
+        try:
+            yield
+        except Problem as problem:
+            self._found += [problem, *problem.others]
+
+    def tell(self) -> None:
+        """Raise the first problem, with the others."""
+        if self._found:
+            first, *others = self._found
+            raise Problem(first.place, first.key, first.message, others)
+
+
 @contextmanager
 def told(file: Path, origin: Mapping[Place, str] | None = None) -> Iterator[None]:
     """Make a `Problem` an InputError. `origin` is what has set a key, (section, name, key) -> text."""
     try:
         yield
     except Problem as problem:
-        raise InputError(problem.sentence(origin or {}), file=file) from None
+        raise _input_error(problem, file, origin or {}) from None
+
+
+def _input_error(problem: Problem, file: Path, origin: Mapping[Place, str]) -> InputError:
+    others = [_input_error(one, file, origin) for one in problem.others]
+    return InputError(problem.sentence(origin), file=file, at=_position(problem, file, origin), others=others)
+
+
+_NUMBERED = re.compile(r"\[\[(.+)\]\] no\. (\d+)")
+
+
+def _position(problem: Problem, file: Path, origin: Mapping[Place, str]) -> tuple[int, int] | None:
+    """Line and column of the key, or of the table that lacks it; None for a value of a sweep, and where no file is."""
+    if (*problem.place, problem.key.split(".")[0]) in origin:
+        return None
+    path: list[str] = []
+    for part in problem.place:
+        counted = _NUMBERED.fullmatch(part)
+        path += [*counted[1].split("."), str(int(counted[2]) - 1)] if counted else [part.strip('"')]
+    try:
+        return _core.toml_position(file.read_text("utf-8-sig"), [*path, problem.key] if problem.key else path)
+    except (OSError, ValueError):
+        return None
 
 
 def show(value: object) -> str:
@@ -165,12 +213,12 @@ _BOUNDS = {
 
 
 def check(model: type[AnyTable], raw: object, place: Place) -> AnyTable:
-    """`raw` as a `model`. Raises Problem for its first mistake."""
+    """`raw` as a `model`. Raises Problem."""
     written = _table(raw, place)
     try:
         table = model.model_validate(written)
     except ValidationError as error:
-        raise _problem(model, _first(error), written, place) from None
+        raise _problems(model, error, written, place) from None
     if wrong := table.mistake(written):
         raise Problem(place, *wrong)
     return table
@@ -189,9 +237,8 @@ def check_written(model: type[Table], raw: object, place: Place, fixed: Iterable
         try:
             model.model_validate(written, context=context)
         except ValidationError as error:
-            mistake = _first(error)
-            if mistake["type"] != "missing":
-                raise _problem(model, mistake, written, place) from None
+            if _first(error)["type"] != "missing":
+                raise _problems(model, error, written, place) from None
     return table
 
 
@@ -204,6 +251,16 @@ def _table(raw: object, place: Place) -> Keys:
 def _first(error: ValidationError) -> ErrorDetails:
     """The mistake to tell: a misspelt key is also missing under its right name, and the misspelling is it."""
     return min(error.errors(include_url=False), key=lambda mistake: mistake["type"] == "missing")
+
+
+def _problems(model: type[Table], error: ValidationError, raw: Keys, place: Place) -> Problem:
+    """All mistakes of a table, one for each key. What is missing may be what is misspelt, so it comes alone."""
+    mistakes = error.errors(include_url=False)
+    wrong = [one for one in mistakes if one["type"] != "missing"] or mistakes[:1]
+    by_key = {one["loc"][:1]: one for one in reversed(wrong)}
+    first, *others = [_problem(model, one, raw, place) for one in wrong if by_key[one["loc"][:1]] is one]
+    first.others = others
+    return first
 
 
 def _suggest_key(key: str, valid: list[str], raw: Keys) -> str:
