@@ -14,6 +14,7 @@ from l4slab import _core
 from l4slab.experimentfile import SECTIONS, tables
 from l4slab.experimentfile.classes import Class, Filter
 from l4slab.experimentfile.traffic import KINDS
+from l4slab.experimentfile.tunnels import Tunnel
 from l4slab.experimentfile.wording import Table
 from l4slab.results.bars import Agree, Bar, Cause
 from l4slab.results.claims import Claim
@@ -32,7 +33,7 @@ HEADINGS = {
     "": "Top level", "link": "`[link.NAME]`", "flow": "`[[flow]]`", "class": "Classes", "filter": "Classes",
     "rewrite": "`[[rewrite]]`", "impair": "`[impair.NAME]`", "claim": "`[[claim]]`", "published": "`[[published]]`",
     "figure": "`[[figure]]`", "table": "`[[table]]`", "agree": "`[agree]`", "at": "`[[at]]`", "skip": "`[sweep]`",
-    "cause": "`[agree]`", "search": "`[search]`",
+    "tunnel": "`[tunnel.NAME]`", "cause": "`[agree]`", "search": "`[search]`",
 }  # fmt: skip
 KIND_TABLES = {
     "tcp": ("are TCP", '"tcp" send'), "web": ("are TCP", "Web"), "video": ("are TCP", "Video"), "cbr": ("CBR",),
@@ -171,6 +172,7 @@ def schema() -> Schema:
         "flow": a_list_of({"anyOf": kinds}),
         "at": a_list_of(change),
         "impair": by_name(table(tables.Impair, "impair"), "netem before a link"),
+        "tunnel": by_name(table(Tunnel, "tunnel"), "A tunnel around flows"),
         "rewrite": a_list_of(table(tables.Rewrite, "rewrite")),
         "sweep": by_name(levels, "Every combination of these levels is a run"),
         "let": by_name(SCALAR, "Values that follow from the factors: SQL expressions"),

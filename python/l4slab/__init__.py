@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         VideoFlow,
         WebFlow,
     )
+    from l4slab.experimentfile.tunnels import Tunnel
     from l4slab.results.bars import Cause
     from l4slab.results.claims import Claim
     from l4slab.results.figures import Figure, RunTable
@@ -39,7 +40,7 @@ __version__ = _core.version()
 __all__ = [
     "Cause", "CbrFlow", "Claim", "Experiment", "Figure", "Flow", "Impair", "InputError", "L4slabError", "Link",
     "MediaFlow", "PageFlow", "ProgramFlow", "Published", "Requirement", "ResponsivenessFlow", "Results", "Rewrite",
-    "RunTable", "Skip", "StoreError", "UdpPragueFlow", "VideoFlow", "WebFlow", "__version__", "advise", "open", "qoo",
+    "RunTable", "Skip", "StoreError", "Tunnel", "UdpPragueFlow", "VideoFlow", "WebFlow", "__version__", "advise", "open", "qoo",
     "run",
 ]  # fmt: skip
 
@@ -59,6 +60,7 @@ _MODULES = {
         "CbrFlow", "Flow", "MediaFlow", "PageFlow", "ProgramFlow", "ResponsivenessFlow", "UdpPragueFlow", "VideoFlow",
         "WebFlow",
     ],
+    "experimentfile.tunnels": ["Tunnel"],
 }  # fmt: skip
 _LAZY = {name: f"l4slab.{module}" for module, names in _MODULES.items() for name in names}
 

@@ -439,11 +439,15 @@ pub enum DropReason {
     Medium,
     /// It found no tokens.
     Policer,
+    /// It came out of a tunnel behind the replay window, or twice.
+    Replay,
+    /// It came out of a tunnel with CE around a packet without ECN (RFC 6040, 4.2).
+    Decapsulation,
 }
 
 impl DropReason {
     pub const FIRST: DropReason = DropReason::Overflow;
-    pub const ALL: [DropReason; 8] = [
+    pub const ALL: [DropReason; 10] = [
         DropReason::Overflow,
         DropReason::Aqm,
         DropReason::Replaced,
@@ -452,6 +456,8 @@ impl DropReason {
         DropReason::Checksum,
         DropReason::Medium,
         DropReason::Policer,
+        DropReason::Replay,
+        DropReason::Decapsulation,
     ];
 
     /// As the results call it.
@@ -465,6 +471,8 @@ impl DropReason {
             DropReason::Checksum => "checksum",
             DropReason::Medium => "medium",
             DropReason::Policer => "policer",
+            DropReason::Replay => "replay",
+            DropReason::Decapsulation => "decapsulation",
         }
     }
 }

@@ -14,7 +14,8 @@
 use std::slice;
 
 use crate::aqm::DropReason;
-use crate::packet::Packet;
+use crate::net::tunnel::Inside;
+use crate::packet::{Flags, Packet};
 use crate::probe::{Experience, Responsiveness, SenderState, Totals, Transfer};
 use crate::sack::SackStore;
 use crate::time::{Span, Time};
@@ -31,6 +32,8 @@ pub struct Outbox {
     arrival: Time,
     /// The SACK blocks of all ACKs under way.
     pub sacks: SackStore,
+    /// What packets in tunnels have inside.
+    pub inside: Inside,
     /// The packets that were lost in the network and those that it copied, where somebody asks for each.
     pub fates: Option<Fates>,
 }
@@ -66,8 +69,9 @@ impl Outbox {
     /// The network has lost a packet at this time.
     pub fn lose(&mut self, at: Time, pkt: &Packet, why: DropReason) {
         self.sacks.take(pkt.sack());
+        let inner = pkt.flags.has(Flags::TUNNELLED).then(|| self.inside.take(pkt));
         if let Some(fates) = &mut self.fates {
-            let mut lost = *pkt;
+            let mut lost = inner.unwrap_or(*pkt);
             lost.enqueued_at = at;
             fates.lost.push((lost, why));
         }
@@ -75,10 +79,14 @@ impl Outbox {
     /// The network has made copies of a packet.
     pub fn copy(&mut self, pkt: &Packet, copies: u32) {
         self.sacks.share(pkt.sack(), copies);
+        let is_inside = pkt.flags.has(Flags::TUNNELLED);
+        if is_inside {
+            self.inside.share(pkt, copies);
+        }
         if let Some(fates) = &mut self.fates
             && copies > 0
         {
-            fates.copied.push((*pkt, copies));
+            fates.copied.push((if is_inside { self.inside.get(pkt) } else { *pkt }, copies));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What packets meet between two hosts: links, impairments, and what rewrites their headers.
+//! What packets meet between two hosts: links, impairments, tunnels, and what rewrites their headers.
 
 pub mod access;
 pub mod air;
@@ -17,6 +17,7 @@ pub mod split;
 pub mod stations;
 pub mod tap;
 pub mod thin;
+pub mod tunnel;
 pub mod watch;
 
 use self::host_queue::HostQueue;

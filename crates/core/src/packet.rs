@@ -52,6 +52,8 @@ impl Flags {
     pub const COPIED: Flags = Flags(1 << 11);
     /// Several segments in one packet, see [`crate::offload`].
     pub const SUPER: Flags = Flags(1 << 12);
+    /// In a tunnel, see [`crate::net::tunnel`]: flow, number, length, DSCP and ECN field are those of the outer packet.
+    pub const TUNNELLED: Flags = Flags(1 << 13);
 
     #[inline]
     pub const fn has(self, f: Flags) -> bool {

@@ -19,6 +19,7 @@ use crate::aqm::tree::{ClassSpec, FilterSpec, Queue, parse_path};
 use crate::ecn::{Ecn, Rewritten};
 use crate::error::ScenarioError;
 use crate::net::access::{self, ChangedMedium, MediumConfig, Subscribers};
+use crate::net::tunnel::TunnelSpec;
 use crate::params::{self, Gauge, Refused};
 use crate::time::{Span, Time};
 use crate::traffic::{self, Traffic};
@@ -59,6 +60,8 @@ pub struct Run {
     pub rewrites: Vec<Rewrite>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub impairs: Vec<ImpairSpec>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tunnels: Vec<TunnelSpec>,
 }
 
 /// A column of `flows` or, for the utilisation, of `links`, and half the width of its 95 % confidence interval.
@@ -869,6 +872,70 @@ impl Run {
         }
         if self.impairs.len() > 100 {
             return wrong("at most 100 impairments are supported");
+        }
+        if self.tunnels.len() > 100 {
+            return wrong("at most 100 tunnels are supported");
+        }
+        self.tunnels.iter().try_for_each(|tunnel| {
+            self.check_tunnel(tunnel)
+                .map_err(|e| ScenarioError(format!("tunnel \"{}\": {e}", tunnel.name)))
+        })
+    }
+
+    /// The part of a flow's path that is in a tunnel: the places of its first and its last link.
+    pub fn inside(
+        &self,
+        flow: &FlowSpec,
+        path: &[String],
+        tunnel: &TunnelSpec,
+    ) -> Option<(usize, usize)> {
+        let is_carried = tunnel.flows.contains(&flow.name);
+        let mut places = (0..path.len()).filter(|i| is_carried && tunnel.links.contains(&path[*i]));
+        let first = places.next()?;
+        Some((first, places.next_back().unwrap_or(first)))
+    }
+
+    fn check_tunnel(&self, tunnel: &TunnelSpec) -> Result<(), ScenarioError> {
+        let (most, mtu) = (tunnel.overhead_bytes.max(tunnel.padding_bytes), tunnel.mtu_bytes);
+        if !(68..=9000).contains(&mtu)
+            || most > 1000
+            || tunnel.trailer_bytes > tunnel.overhead_bytes
+        {
+            return wrong(
+                "a tunnel has an MTU of 68 to 9000 bytes, and at most 1000 bytes of overhead and of padding",
+            );
+        }
+        if tunnel.padding_bytes == 0 || tunnel.replay_window > 1 << 20 {
+            return wrong(
+                "padding is at least 1 byte, and a replay window has at most 1048576 packets",
+            );
+        }
+        for name in &tunnel.links {
+            if self.links[self.link(name)?].on_host {
+                return wrong(format!(
+                    "link \"{name}\" is in the host that sends, where no tunnel is"
+                ));
+            }
+        }
+        for name in &tunnel.flows {
+            let flow = &self.flows[self.group(name)?];
+            if self.inside(flow, &flow.path, tunnel).is_none() {
+                return wrong(format!("flow \"{name}\" crosses none of its links"));
+            }
+            for path in [&flow.path, &flow.reverse_path] {
+                let Some((first, last)) = self.inside(flow, path, tunnel) else { continue };
+                let others = self.tunnels.iter().filter(|other| other.name != tunnel.name);
+                let mut spans =
+                    others.filter_map(|other| Some((other, self.inside(flow, path, other)?)));
+                if let Some((other, _)) =
+                    spans.find(|(_, (from, to))| *from <= last && first <= *to)
+                {
+                    let other = &other.name;
+                    return wrong(format!(
+                        "flow \"{name}\" is in tunnel \"{other}\" on the same links"
+                    ));
+                }
+            }
         }
         Ok(())
     }

@@ -18,6 +18,7 @@ from l4slab.base.values import Value
 from l4slab.experimentfile import Level, Table, show
 from l4slab.experimentfile.tables import Impair, Link, Rewrite, Skip, Top
 from l4slab.experimentfile.traffic import AnyFlow, flow_model
+from l4slab.experimentfile.tunnels import Tunnel
 from l4slab.results.bars import Cause
 from l4slab.results.claims import Claim
 from l4slab.results.figures import Figure, RunTable
@@ -32,7 +33,7 @@ _DEEPEST = 2
 
 # In the file, [link.NAME] and [[flow]].
 _SECTIONS = {
-    "links": "link", "flows": "flow", "impairs": "impair", "rewrites": "rewrite", "skips": "skip", "claims": "claim",
+    "links": "link", "flows": "flow", "impairs": "impair", "tunnels": "tunnel", "rewrites": "rewrite", "skips": "skip", "claims": "claim",
     "figures": "figure", "tables": "table", "causes": "cause",
 }  # fmt: skip
 
@@ -61,6 +62,7 @@ class Experiment(Top):
     flows: Many[AnyFlow] = Field(default=[])
     at: SkipValidation[Sequence[Mapping[str, str]]] = Field(default=[])
     impairs: Named[Impair] = Field(default={})
+    tunnels: Named[Tunnel] = Field(default={})
     rewrites: Many[Rewrite] = Field(default=[])
     sweep: SkipValidation[Mapping[str, Sequence[Level] | Sequence[Mapping[str, object]]]] = Field(default={})
     search: SkipValidation[Mapping[str, object]] = Field(default={})
@@ -100,6 +102,7 @@ class Experiment(Top):
         ]
         made["links"] = {name: Link.model_construct(None, **table) for name, table in document["link"].items()}
         made["impairs"] = {name: Impair.model_construct(None, **table) for name, table in document["impair"].items()}
+        made["tunnels"] = {name: Tunnel.model_construct(None, **table) for name, table in document["tunnel"].items()}
         made["rewrites"] = [Rewrite.model_construct(None, **table) for table in document["rewrite"]]
         made |= {"skips": found.tables(Skip), "claims": found.tables(Claim), "published": found.tables(Published)}
         made |= {"figures": found.tables(Figure), "tables": found.tables(RunTable), "causes": found.tables(Cause)}

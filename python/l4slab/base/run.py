@@ -419,6 +419,37 @@ class TcpFlow(TypedDict):
     transport: NotRequired[dict[str, str]]
 
 
+# What entry and exit do with the ECN field (RFC 6040, 4).
+TunnelEcn = Literal["normal"] | Literal["compatibility"] | Literal["bleached"] | Literal["copied"]
+
+TunnelKind = Literal["wireguard", "ipsec", "gre", "ipip", "masque"]
+
+
+@final
+class Tunnel(TypedDict):
+    """A tunnel around flows. Sizes are bytes."""
+
+    # The outer DSCP is the inner one, and not 0.
+    copies_dscp: bool
+    ecn: TunnelEcn
+    flows: list[str]
+    # The protocol, for an engine that has it.
+    kind: NotRequired[TunnelKind | None]
+    # A path is in the tunnel from before the first of these links that it crosses to behind the last one.
+    links: list[str]
+    # The largest inner IP packet.
+    mtu_bytes: int
+    name: str
+    # What it adds to each packet, without padding.
+    overhead_bytes: int
+    # Inner packet and trailer are padded to a multiple of this.
+    padding_bytes: int
+    # A packet is dropped at the exit if so many later ones have come out, or it has already; 0: none is.
+    replay_window: int
+    # The part of the overhead that is padded with the inner packet.
+    trailer_bytes: int
+
+
 @final
 class UdpPragueFlow(TypedDict):
     """A flow of UDP Prague."""
@@ -537,4 +568,5 @@ class Run(TypedDict):
     # More than a number of JavaScript holds.
     seed: int
     start_jitter_ns: int
+    tunnels: NotRequired[list[Tunnel]]
     warmup_ns: int

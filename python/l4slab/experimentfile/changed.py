@@ -14,7 +14,7 @@ from l4slab.experimentfile.tables import Top
 from l4slab.experimentfile.wording import keys_of, show
 
 # Tables that have names; [[flow]] has them in a key.
-_NAMED = ("link", "flow", "impair")
+_NAMED = ("link", "flow", "impair", "tunnel")
 _OTHERS = ("let", "search", "agree")
 
 

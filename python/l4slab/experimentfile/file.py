@@ -20,6 +20,7 @@ from l4slab.experimentfile.changed import changed
 from l4slab.experimentfile.misplaced import instead
 from l4slab.experimentfile.tables import Captured, Impair, Link, Rewrite, Skip, Top
 from l4slab.experimentfile.traffic import flow_model
+from l4slab.experimentfile.tunnels import Tunnel
 from l4slab.experimentfile.wording import (
     AnyTable,
     Mistakes,
@@ -36,7 +37,7 @@ from l4slab.experimentfile.wording import (
 Level = str | int | float | bool
 
 # [link.NAME], and [[flow]]. `_STATEMENTS` are about results: a file that has nothing else is a study.
-_TABLES = ("link", "impair", "sweep", "search", "let", "agree")
+_TABLES = ("link", "impair", "tunnel", "sweep", "search", "let", "agree")
 _STATEMENTS = ("claim", "published", "figure", "table", "cause")
 _LISTS = ("flow", "at", "rewrite", "skip", *_STATEMENTS)
 SECTIONS = (*_TABLES, *_LISTS)
@@ -48,12 +49,13 @@ _RESERVED = '.*{}":/'
 class Document(TypedDict):
     """The tables of a file whose structure is checked, as they were written.
 
-    Links, impairments and flows are by name, and the keys of [[at]] are dotted. The modules that
+    Links, impairments, tunnels and flows are by name, and the keys of [[at]] are dotted. The modules that
     evaluate the other sections check their values.
     """
 
     link: dict[str, Keys]
     impair: dict[str, Keys]
+    tunnel: dict[str, Keys]
     flow: dict[str, Keys]
     at: list[Keys]
     rewrite: list[Keys]
@@ -271,7 +273,7 @@ def _structure(file: Path, written: Keys, source: bytes) -> Experiment:
         raise Problem((), "", "has no link; add a [link.NAME] with rate and qdisc")
     if not lists["flow"] and not study:
         raise Problem((), "", 'has no flow; add a [[flow]] such as name = "a", cc = "cubic", rtt = "10ms"')
-    links, impairs = (_named(section, tables[section]) for section in ("link", "impair"))
+    links, impairs, tunnels = (_named(section, tables[section]) for section in ("link", "impair", "tunnel"))
     for name, table in links.items():
         with mistakes.collected():
             _name_ok(name, ("link", name))
@@ -285,10 +287,15 @@ def _structure(file: Path, written: Keys, source: bytes) -> Experiment:
         with mistakes.collected():
             _name_ok(name, ("impair", name))
             check_written(Impair, table, ("impair", name))
+    for name, table in tunnels.items():
+        with mistakes.collected():
+            _name_ok(name, ("tunnel", name))
+            check_written(Tunnel, table, ("tunnel", name))
     mistakes.tell()
     document = Document(
         link=links,
         impair=impairs,
+        tunnel=tunnels,
         flow=flows,
         at=changes,
         rewrite=[check_written(Rewrite, one, numbered("rewrite", n)) for n, one in enumerate(lists["rewrite"], 1)],
@@ -328,7 +335,7 @@ def _table(written: Keys, key: str) -> Keys:
     table = written.get(key, {})
     if isinstance(table, dict):
         return table
-    name = f"[{key}.NAME]" if key in ("link", "impair") else f"[{key}]"
+    name = f"[{key}.NAME]" if key in ("link", "impair", "tunnel") else f"[{key}]"
     raise Problem((), key, f"= {show(table)} is not a table; write {name}")
 
 

@@ -15,7 +15,7 @@ from l4slab.base.errors import InputError, suggest
 from l4slab.base.paths import name_mistake
 from l4slab.base.units import TIME
 from l4slab.base.values import Keys
-from l4slab.experimentfile import classes, local, media, traces
+from l4slab.experimentfile import classes, local, media, traces, tunnels
 from l4slab.experimentfile.file import Document
 from l4slab.experimentfile.outside import Outside
 from l4slab.experimentfile.queues import IN_ORDER, netem_of, qdisc_of, split_stab
@@ -117,6 +117,8 @@ class Resolver:
                 if (unknown := no_station(station, flows)) is not None:
                     raise Problem(("link", name), f"station.{station}", unknown)
         impairs = {name: _impair(name, raw, list(links)) for name, raw in document["impair"].items()}
+        around = [tunnels.resolve(name, raw, flows, links) for name, raw in document["tunnel"].items()]
+        tunnels.refuse_overlaps(around, flows)
         changing = Changes(document, links, flows, impairs.values(), hosts, self.outside, duration_ns)
         changes = changing.all(f"{_AFTER_END}duration = {show(raw_top['duration'])}")
         self.remarks |= dict.fromkeys(changing.remarks)
@@ -141,6 +143,8 @@ class Resolver:
             description["hosts"] = named
         if impairs:
             description["impairs"] = list(impairs.values())
+        if around:
+            description["tunnels"] = around
         if precision is not None and (reason := _unsteady(description)) is not None:
             raise Problem((), "precision", f"= {show(raw_top['precision'])} {reason}, or leave precision out")
         return description

@@ -42,6 +42,15 @@ def settings(told: Run) -> list[tuple[str, str]]:
         if "ack_thinning" in impair:
             where += f", one of {impair['ack_thinning']} ACKs, after {_time(impair['ack_wait_ns'])} at the latest"
         rows.append((f"impair {impair['name']}", f"{impair['netem']}, {where}"))
+    for tunnel in told.get("tunnels", []):
+        overhead, window = f"{tunnel['overhead_bytes']} B of overhead", tunnel["replay_window"]
+        words = [tunnel["kind"]] if tunnel.get("kind") else []
+        words += [f"{', '.join(tunnel['flows'])} over {', '.join(tunnel['links'])}", overhead]
+        words += [f"padded to {tunnel['padding_bytes']} B"] if tunnel["padding_bytes"] > 1 else []
+        words += [f"MTU {tunnel['mtu_bytes']} B", f"ECN {tunnel['ecn']}"]
+        words += ["DSCP copied"] if tunnel["copies_dscp"] else []
+        words += [f"replay window {window}"] if window else []
+        rows.append((f"tunnel {tunnel['name']}", ", ".join(words)))
     return rows
 
 

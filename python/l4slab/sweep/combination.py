@@ -15,11 +15,12 @@ from l4slab.base.values import Keys, Value
 from l4slab.experimentfile import Document, Experiment, Level, keys_of, show
 from l4slab.experimentfile.tables import TOP_FACTORS, Impair, Link
 from l4slab.experimentfile.traffic import COMMAND_KEYS, COMMAND_NAMES, AnyFlow, flow_model
+from l4slab.experimentfile.tunnels import Tunnel
 from l4slab.experimentfile.wording import PLACEHOLDER, told
 
 # Sections whose keys may be swept, and their models. A flow's model depends on its kind.
-Section = Literal["link", "flow", "impair"]
-_SETTABLE: dict[Section, type[BaseModel]] = {"link": Link, "flow": AnyFlow, "impair": Impair}
+Section = Literal["link", "flow", "impair", "tunnel"]
+_SETTABLE: dict[Section, type[BaseModel]] = {"link": Link, "flow": AnyFlow, "impair": Impair, "tunnel": Tunnel}
 
 Origin = dict[tuple[str, ...], str]
 
@@ -85,7 +86,7 @@ def _is_used(experiment: Experiment, name: str) -> bool:
     if any(mentions(expression, name) for expression in expressions):
         return True
     document = experiment.document
-    tables = [document["link"], document["flow"], document["at"], document["impair"], document["rewrite"]]
+    tables = [document[one] for one in ("link", "flow", "at", "impair", "rewrite", "tunnel")]
     written = json.dumps([*tables, document["sweep"], experiment.top], default=str)
     return f"{{{name}}}" in written
 

@@ -540,6 +540,54 @@ export interface TcpFlow {
 }
 
 /**
+ * What entry and exit do with the ECN field (RFC 6040, 4).
+ */
+export type TunnelEcn = "normal" | "compatibility" | "bleached" | "copied";
+
+export type TunnelKind = "wireguard" | "ipsec" | "gre" | "ipip" | "masque";
+
+/**
+ * A tunnel around flows. Sizes are bytes.
+ */
+export interface Tunnel {
+  /**
+   * The outer DSCP is the inner one, and not 0.
+   */
+  copies_dscp: boolean;
+  ecn: TunnelEcn;
+  flows: string[];
+  /**
+   * The protocol, for an engine that has it.
+   */
+  kind?: TunnelKind | null;
+  /**
+   * A path is in the tunnel from before the first of these links that it crosses to behind the last one.
+   */
+  links: string[];
+  /**
+   * The largest inner IP packet.
+   */
+  mtu_bytes: number;
+  name: string;
+  /**
+   * What it adds to each packet, without padding.
+   */
+  overhead_bytes: number;
+  /**
+   * Inner packet and trailer are padded to a multiple of this.
+   */
+  padding_bytes: number;
+  /**
+   * A packet is dropped at the exit if so many later ones have come out, or it has already; 0: none is.
+   */
+  replay_window: number;
+  /**
+   * The part of the overhead that is padded with the inner packet.
+   */
+  trailer_bytes: number;
+}
+
+/**
  * A flow of UDP Prague.
  */
 export interface UdpPragueFlow {
@@ -679,5 +727,6 @@ export interface Run {
    */
   seed: bigint;
   start_jitter_ns: number;
+  tunnels?: Tunnel[];
   warmup_ns: number;
 }

@@ -75,7 +75,9 @@ impl Pkt for Packet {
     fn tcp(&self) -> Option<TcpHeader> {
         let plain = TcpBits::ECE.with(TcpBits::CWR);
         let extra = Flags::SYN.with(Flags::ACCECN_OPTION).with(Flags::MESSAGE);
-        self.is_ack().then(|| TcpHeader {
+        // A tunnel hides it.
+        let is_seen = self.flags.0 & Flags::ACK.with(Flags::TUNNELLED).0 == Flags::ACK.0;
+        is_seen.then(|| TcpHeader {
             connection: self.flow,
             number: self.seq,
             tsval: self.tsval.millis(),

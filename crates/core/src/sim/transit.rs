@@ -14,6 +14,7 @@ use crate::aqm::service::FlowCounters;
 use crate::element::{Fates, Outbox};
 use crate::error::ScenarioError;
 use crate::net::link::QueueReport;
+use crate::net::tunnel::TunnelSpec;
 use crate::packet::Packet;
 use crate::probe::Series;
 use crate::scenario::{DelayTrace, FlowSpec, Run};
@@ -158,6 +159,11 @@ impl Transit {
         if let Some(link) = run.links.iter().find(|link| link.on_host) {
             let name = &link.name;
             return Err(ScenarioError(format!("link \"{name}\" is in a host, and there are none")));
+        }
+        if let Some(TunnelSpec { name, .. }) = run.tunnels.first() {
+            return Err(ScenarioError(format!(
+                "tunnel \"{name}\" is for packets of the simulator"
+            )));
         }
         let mut wiring = Wiring::new(run)?;
         let paths: Vec<_> =

@@ -26,9 +26,10 @@ use crate::net::rewrite::Rewrite;
 use crate::net::split::Split;
 use crate::net::tap::Tap;
 use crate::net::thin::Thin;
+use crate::net::tunnel::{Entry, Exit};
 use crate::packet::GroupId;
 use crate::rng::Rng;
-use crate::scenario::{Direction, FlowSpec, Run, Side};
+use crate::scenario::{Direction, FlowSpec, LinkSpec, Run, Side};
 use crate::time::{Span, Time};
 use crate::traffic::Place as FlowPlace;
 use crate::units::{MTU_FRAME, Rate};
@@ -52,10 +53,19 @@ pub(super) struct ImpairPlace {
     thin: Option<usize>,
 }
 
+/// A direction of a `[tunnel]`: its two ends.
+#[derive(Copy, Clone)]
+pub(super) struct TunnelPlace {
+    entry: usize,
+    exit: usize,
+}
+
 /// Elements of the network; links come first.
 pub(super) struct Wiring<'a> {
     run: &'a Run,
     impairs: Vec<ImpairPlace>,
+    /// Of each tunnel, there and back.
+    tunnels: Vec<[TunnelPlace; 2]>,
     /// All but the links.
     others: Vec<Box<dyn Node>>,
 }
@@ -63,8 +73,16 @@ pub(super) struct Wiring<'a> {
 impl<'a> Wiring<'a> {
     /// The impairments are there, the rest comes with the paths.
     pub(super) fn new(run: &'a Run) -> Result<Wiring<'a>, ScenarioError> {
-        let mut wiring = Wiring { run, impairs: Vec::new(), others: Vec::new() };
+        let mut wiring =
+            Wiring { run, impairs: Vec::new(), tunnels: Vec::new(), others: Vec::new() };
         wiring.add_impairs()?;
+        for (number, spec) in run.tunnels.iter().enumerate() {
+            let both = [(); 2].map(|()| TunnelPlace {
+                entry: wiring.add(Box::new(Entry::new(spec, number))),
+                exit: wiring.add(Box::new(Exit::new(spec))),
+            });
+            wiring.tunnels.push(both);
+        }
         Ok(wiring)
     }
 
@@ -72,6 +90,30 @@ impl<'a> Wiring<'a> {
     pub(super) fn places(&self) -> Vec<Vec<usize>> {
         let of = |p: &ImpairPlace| p.forward.iter().chain(&p.back).copied().collect();
         self.impairs.iter().map(of).collect()
+    }
+
+    /// Of each tunnel the places of its ends.
+    pub(super) fn tunnel_places(&self) -> Vec<Vec<usize>> {
+        let of =
+            |both: &[TunnelPlace; 2]| both.iter().flat_map(|way| [way.entry, way.exit]).collect();
+        self.tunnels.iter().map(of).collect()
+    }
+
+    /// The tunnel that a flow is in on a link of one of its paths, and whether that is the first and the last such link.
+    fn tunnel(
+        &self,
+        flow: &FlowSpec,
+        is_back: bool,
+        link: usize,
+    ) -> Option<(TunnelPlace, bool, bool)> {
+        let path = if is_back { &flow.reverse_path } else { &flow.path };
+        let specs = self.run.tunnels.iter().zip(&self.tunnels);
+        let mut around = specs.filter_map(|(spec, ways)| {
+            let (first, last) = self.run.inside(flow, path, spec)?;
+            let way = ways[usize::from(is_back)];
+            (first..=last).contains(&link).then_some((way, link == first, link == last))
+        });
+        around.next()
     }
 
     /// All elements, once the paths are known.
@@ -119,8 +161,15 @@ impl<'a> Wiring<'a> {
         flow: &FlowSpec,
     ) -> Result<(Vec<usize>, Vec<usize>), ScenarioError> {
         let (mut forward, mut back) = (Vec::new(), Vec::new());
-        for name in &flow.path {
+        for (i, name) in flow.path.iter().enumerate() {
             let link = self.run.link(name)?;
+            let tunnel = self.tunnel(flow, false, i);
+            if let Some((way, true, _)) = tunnel {
+                if flow.traffic.joins_segments() {
+                    forward.push(self.add(Box::<Split>::default()));
+                }
+                forward.push(way.entry);
+            }
             let impairs = self.impairs.iter().filter(|p| p.link == link);
             forward.extend(impairs.filter_map(|p| p.forward));
             forward.extend(self.rewrite(flow, name, Side::Before));
@@ -129,19 +178,42 @@ impl<'a> Wiring<'a> {
             }
             forward.push(link);
             forward.extend(self.rewrite(flow, name, Side::After));
+            forward.extend(tunnel.filter(|(.., is_last)| *is_last).map(|(way, ..)| way.exit));
         }
         let links = flow.reverse_path.iter().map(|name| self.run.link(name));
         let links: Vec<usize> = links.collect::<Result<_, _>>()?;
         // ACKs are impaired where they start, whichever links they cross themselves.
         let crossed = |p: &&ImpairPlace| forward.contains(&p.link) || links.contains(&p.link);
         let of_acks = |p: &ImpairPlace| [p.thin, p.back].into_iter().flatten();
-        back.extend(self.impairs.iter().filter(crossed).flat_map(of_acks));
-        back.extend(links);
+        let impairs = self.impairs.iter().filter(crossed).flat_map(of_acks);
+        let first = self.tunnel(flow, true, 0).map(|(way, ..)| way.entry);
+        back.extend(first.into_iter().chain(impairs));
+        for (i, link) in links.iter().enumerate() {
+            let tunnel = self.tunnel(flow, true, i);
+            back.extend(
+                tunnel.filter(|(_, is_first, _)| *is_first && i > 0).map(|(way, ..)| way.entry),
+            );
+            back.push(*link);
+            back.extend(tunnel.filter(|(.., is_last)| *is_last).map(|(way, ..)| way.exit));
+        }
         if forward.len().max(back.len()) > usize::from(u8::MAX) {
             let what = "a path with more than 255 links and impairments";
             return Err(ScenarioError(format!("flow \"{}\": {what} is not supported", flow.name)));
         }
         Ok((forward, back))
+    }
+
+    /// The hosts whose addresses a flow's packets have on a link: those of the flow, or the ends of a tunnel.
+    fn hosts_at(&self, flow: &FlowSpec, link: &LinkSpec) -> [Option<u32>; 2] {
+        let around = self.run.tunnels.iter().position(|spec| {
+            [&flow.path, &flow.reverse_path].iter().any(|path| {
+                let inside = self.run.inside(flow, path, spec);
+                inside.is_some_and(|(first, last)| path[first..=last].contains(&link.name))
+            })
+        });
+        let Some(number) = around else { return [flow.host, flow.peer_host] };
+        let first = self.run.flows.len() + self.run.hosts.len() + 2 * number;
+        [Some(first as u32), Some(first as u32 + 1)]
     }
 
     /// The links, and the media that serve some of them.
@@ -156,9 +228,8 @@ impl<'a> Wiring<'a> {
             if let Some(policer) = &l.policer {
                 link.police(Time::ZERO, policer);
             }
-            if !self.run.hosts.is_empty() {
-                let named = self.run.flows.iter().map(|f| [f.host, f.peer_host]);
-                link.know_hosts(Hosts::named(named));
+            if !self.run.hosts.is_empty() || !self.run.tunnels.is_empty() {
+                link.know_hosts(Hosts::named(self.run.flows.iter().map(|f| self.hosts_at(f, l))));
             }
             let Some(medium) = self.run.medium_of(l) else {
                 nodes.push(match l.on_host {
@@ -205,6 +276,7 @@ impl<T: Tap> Simulation<T> {
             groups.push(Group::new(spec, forward, back, first_and_last, on_host));
         }
         let impairs = wiring.places();
+        let tunnels = wiring.tunnel_places();
         let (nodes, media) = wiring.into_nodes();
         let mut places: Vec<String> =
             run.links.iter().map(|l| format!("link.{}", l.name)).collect();
@@ -213,6 +285,9 @@ impl<T: Tap> Simulation<T> {
             for n in of_impair {
                 places[*n] = format!("impair.{}", spec.name);
             }
+        }
+        for (spec, ends) in run.tunnels.iter().zip(tunnels) {
+            ends.into_iter().for_each(|n| places[n] = format!("tunnel.{}", spec.name));
         }
         let paths = groups.iter().flat_map(|g| [&g.forward, &g.back]);
         let hops: Vec<_> =

@@ -29,7 +29,7 @@ def _tables(value: Value) -> list[Keys]:
 
 
 def without(document: Keys, section: str, name: str) -> Keys:
-    """The document without one of its flows, links or impairments, and without what refers to it."""
+    """The document without one of its flows, links, impairments or tunnels, and without what refers to it."""
     found = dict(document)
     left = {key: table for key, table in tables(document, section).items() if key != name}
     found[section] = list(left.values()) if section == "flow" else dict(left)
@@ -39,6 +39,8 @@ def without(document: Keys, section: str, name: str) -> Keys:
         impairs = tables(document, "impair").items()
         found["impair"] = {key: table for key, table in impairs if table.get("before") != name}
         found["flow"] = [_off_path(flow, name) for flow in tables(document, "flow").values()]
+    if section in ("flow", "link") and "tunnel" in document:
+        found["tunnel"] = {key: _outside(one, f"{section}s", name) for key, one in tables(document, "tunnel").items()}
     changes = [
         {key: value for key, value in change.items() if not key.startswith(f"{section}.{name}.")}
         for change in _tables(document.get("at"))
@@ -54,6 +56,13 @@ def _off_path(flow: Keys, link: str) -> Keys:
         if left != []:
             found[key] = left
     return found
+
+
+def _outside(tunnel: Keys, key: str, name: str) -> Keys:
+    """A tunnel without one of its flows or links."""
+    names = tunnel.get(key)
+    left = [one for one in names if one != name] if isinstance(names, list) else None
+    return {**tunnel, key: left} if left else {one: value for one, value in tunnel.items() if one != key}
 
 
 def quantity(number: float, dimension: Dimension) -> str:

@@ -81,7 +81,7 @@ def reduce(
 
 
 def _sections(document: Keys) -> list[Path]:
-    return [(key,) for key in ("agree", "impair", "rewrite", "at") if key in document]
+    return [(key,) for key in ("agree", "impair", "tunnel", "rewrite", "at") if key in document]
 
 
 def _without_section(document: Keys, place: Path) -> Iterator[Keys]:
@@ -89,7 +89,7 @@ def _without_section(document: Keys, place: Path) -> Iterator[Keys]:
 
 
 def _tables(document: Keys) -> list[Path]:
-    return [(section, name) for section in ("flow", "impair", "link") for name in tables(document, section)]
+    return [(section, name) for section in ("flow", "impair", "tunnel", "link") for name in tables(document, section)]
 
 
 def _without_table(document: Keys, place: Path) -> Iterator[Keys]:

@@ -189,6 +189,7 @@ class Space:
             "at": list(document["at"]),
             "impair": dict(document["impair"]),
             "rewrite": list(document["rewrite"]),
+            "tunnel": dict(document["tunnel"]),
             "agree": document["agree"],
         }
         found |= {key: sections[key] for key in experiment.sections if sections.get(key)}
@@ -292,7 +293,7 @@ def _table_or_none(experiment: Experiment, name: str, raw: Value) -> Choice:
     section, _, table = name.partition(".")
     place = _place(name)
     document = experiment.document
-    valid = [*(f"flow.{one}" for one in document["flow"]), *(f"impair.{one}" for one in document["impair"])]
+    valid = [f"{section}.{one}" for section in ("flow", "impair", "tunnel") for one in document[section]]
     if name not in valid:
         keys = "a key has three parts, such as link.bottleneck.rate, and of tables it may be"
         raise Problem(place, "", f"is no parameter; {keys} one of {', '.join(valid) or 'none'}; {suggest(name, valid)}")
