@@ -40,8 +40,8 @@ __version__ = _core.version()
 __all__ = [
     "Cause", "CbrFlow", "Claim", "Experiment", "Figure", "Flow", "Impair", "InputError", "L4slabError", "Link",
     "MediaFlow", "PageFlow", "ProgramFlow", "Published", "Requirement", "ResponsivenessFlow", "Results", "Rewrite",
-    "RunTable", "Skip", "StoreError", "Tunnel", "UdpPragueFlow", "VideoFlow", "WebFlow", "__version__", "advise", "open", "qoo",
-    "run",
+    "RunTable", "Skip", "StoreError", "Tunnel", "UdpPragueFlow",
+    "VideoFlow", "WebFlow", "__version__", "advise", "open", "qoo", "run",
 ]  # fmt: skip
 
 # Modules that import the libraries of tables and figures, which take a second: a name is fetched when it is asked for.

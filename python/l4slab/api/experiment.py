@@ -33,8 +33,8 @@ _DEEPEST = 2
 
 # In the file, [link.NAME] and [[flow]].
 _SECTIONS = {
-    "links": "link", "flows": "flow", "impairs": "impair", "tunnels": "tunnel", "rewrites": "rewrite", "skips": "skip", "claims": "claim",
-    "figures": "figure", "tables": "table", "causes": "cause",
+    "links": "link", "flows": "flow", "impairs": "impair", "tunnels": "tunnel", "rewrites": "rewrite", "skips": "skip",
+    "claims": "claim", "figures": "figure", "tables": "table", "causes": "cause",
 }  # fmt: skip
 
 One = TypeVar("One")

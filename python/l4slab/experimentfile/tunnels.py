@@ -36,18 +36,18 @@ class _Kind:
 
 # All over IPv4, whose header is 20 bytes.
 _KINDS: dict[run.TunnelKind, _Kind] = {
-    # UDP 8, header 16, tag 16 (WireGuard's paper, 5.4.6), padded to 16 but not beyond the MTU. Linux: an MTU that leaves
-    # room for IPv6, DSCP 0, ECN by RFC 6040 (drivers/net/wireguard/send.c, receive.c); the counter may be
+    # UDP 8, header 16, tag 16 (WireGuard's paper, 5.4.6), padded to 16 but not beyond the MTU. Linux: the MTU leaves room
+    # for IPv6, DSCP 0, ECN by RFC 6040 (drivers/net/wireguard/send.c, receive.c); the counter may be
     # COUNTER_WINDOW_SIZE = 8128 below the newest (messages.h).
     "wireguard": _Kind(60, "normal", 1420, padding=16, replay_window=8129),
-    # ESP in tunnel mode with AES-GCM: header 8, IV 8, trailer 2, tag 16 (RFC 4303, 2; RFC 4106). RFC 4301, 5.1.2.1 copies the
-    # DSCP, RFC 4303, 3.4.3 prefers a window of 64.
+    # ESP in tunnel mode with AES-GCM: header 8, IV 8, trailer 2, tag 16 (RFC 4303, 2; RFC 4106). RFC 4301, 5.1.2.1
+    # copies the DSCP, RFC 4303, 3.4.3 prefers a window of 64.
     "ipsec": _Kind(54, "normal", 1446, padding=4, trailer=2, copies_dscp=True, replay_window=64),
     # GRE header 4 (RFC 2784). Linux: tos 0, ECN by RFC 6040 (net/ipv4/ip_tunnel.c), as for ipip (RFC 2003).
     "gre": _Kind(24, "normal", _IP_MTU - 24),
     "ipip": _Kind(20, "normal", _IP_MTU - 20),
-    # QUIC datagrams of connect-ip (RFC 9484): UDP 8, short header 1 + 8 + 2, frame type 1, stream and context 2, tag 16. Not-ECT, as
-    # packets that QUIC does not control have to be.
+    # QUIC datagrams of connect-ip (RFC 9484): UDP 8, short header 1 + 8 + 2, frame type 1, stream and context 2, tag
+    # 16. Not-ECT, as packets that QUIC does not control have to be.
     "masque": _Kind(58, "compatibility", _IP_MTU - 58),
 }
 
@@ -66,7 +66,7 @@ class Tunnel(Table):
     replay_window: int | None = Field(default=None, ge=0, le=_MOST_WINDOW, examples=["64"])
 
     def mistake(self, raw: Keys) -> tuple[str, str] | None:
-        if self.kind is None and self.overhead is None:
+        if self.kind is None and "overhead" not in raw:
             return "", 'has no kind; add it, such as kind = "wireguard", or overhead such as "60B"'
         return None
 

@@ -35,7 +35,7 @@ from l4slab.engines.contract import (
     file_name,
     refuse_precision,
 )
-from l4slab.engines.linux import build, carried, flows, kernels, lab, machine, passes, programs, rng, tools
+from l4slab.engines.linux import build, carried, flows, kernels, lab, machine, passes, programs, rng, tools, tunnels
 from l4slab.engines.linux.compiling import DATA
 from l4slab.engines.linux.machine import Machine, MachineError, run_folder
 from l4slab.experimentfile.classes import holder, holds_classes, qdiscs_of
@@ -112,7 +112,7 @@ class LinuxEngine(Engine):
         # It needs numpy, which is not part of the core install.
         from l4slab.engines.linux import recording
 
-        modules = (carried, lab, machine, passes, programs, rng, metrics)
+        modules = (carried, lab, machine, passes, programs, rng, tunnels, metrics)
         files_of = [Path(__file__), *(Path(str(module.__file__)) for module in modules), *carried.sources()]
         try:
             return digest(build.contents(kernel), *files_of, *recording.SOURCES)
@@ -304,6 +304,7 @@ def refuse(run: Description, kernel: kernels.Kernel | None) -> None:
     qdiscs = kernel.qdiscs if kernel is not None else ()
     if len(run["flows"]) > lab.MAX_FLOWS:
         raise ValueError(f"the linux engine has at most {lab.MAX_FLOWS} flow groups; use count, or the sim engine")
+    tunnels.refuse(run)
     carried.refuse(run)
     for spec in run["flows"]:
         if spec["kind"] == "responsiveness":

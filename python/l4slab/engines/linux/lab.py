@@ -29,7 +29,7 @@ from l4slab.base.run import Change, Class, Filter, Impair, Link, Rewrite, Run
 from l4slab.base.run import Flow as Spec
 from l4slab.base.units import TIME
 from l4slab.engines.contract import LackingError
-from l4slab.engines.linux import carried, programs
+from l4slab.engines.linux import carried, programs, tunnels
 from l4slab.engines.linux.flows import CODEPOINTS, Flow, controller, ipv6, is_known
 from l4slab.engines.linux.rng import Stream
 from l4slab.experimentfile import traces
@@ -183,9 +183,13 @@ def build(
             lab.ipv6.update(flow.ends)
         _lay(lab, forward(lab, flow), flow.destination)
         if flow.is_tcp or flow.is_program:
-            _lay(lab, _reverse(flow, links, impairs), flow.source)
+            _lay(lab, _reverse(lab, flow, links, impairs), flow.source)
         for _, edge, command in _delays(lab, flow, spec["rtt_ns"]):
             edge.root = [f"qdisc replace {command}"]
+        for number, *_ in tunnels.around(run, spec["name"], spec["path"]):
+            if tunnels.address(f"t{number}") not in lab.routes[f"u{number}"]:
+                # WireGuard's handshake needs a way back where no ACKs have one.
+                _lay(lab, [f"u{number}", f"t{number}"], flow.source)
         _offload(lab, flow)
         _rewrites(lab, flow)
         _put_on_hosts(lab, flow)
@@ -203,8 +207,22 @@ def build(
         for (here, _), edge in lab.edges.items():
             if here in (f"i{number}", f"j{number}"):
                 edge.root = [f"qdisc replace dev {edge.device} root netem {impair['netem']}"]
+    for edge in lab.edges.values():
+        _clear_outside(run, edge)
     _make_plan(lab, pcap, live, out)
     return lab
+
+
+def _clear_outside(run: Run, edge: _Edge) -> None:
+    """Makes what enters or leaves a tunnel Not-ECT on the outside, where its mode wants that."""
+    clear = "action pedit ex munge ip tos set 0x0 retain 0x3 pipe action csum ip"
+    here, there = edge.here, edge.there
+    if tunnels.is_end(here) and tunnels.cleared(tunnels.of(run, here), is_entry=True):
+        match = f"protocol ip flower src_ip {tunnels.address(here)}"
+        edge.filters.append(f"filter add dev {edge.device} egress {match} {clear}")
+    if tunnels.is_end(there) and tunnels.cleared(tunnels.of(run, there), is_entry=False):
+        match = f"protocol ip flower dst_ip {tunnels.address(there)}"
+        edge.at_far.append(f"filter add dev {edge.far} ingress {match} {clear}")
 
 
 def unrolled(run: Run) -> Run:
@@ -254,14 +272,16 @@ def forward(lab: Lab, flow: Flow) -> list[str]:
     impairs = list(lab.run.get("impairs", ()))
     delay = [f"d{flow.number}"] if flow.spec["rtt_ns"] // 2 or flow.spec["name"] in lab.varied else []
     nodes = [] if flow.at else [flow.client, *delay]
+    on_way = []
     for link in flow.spec["path"]:
-        for number, impair in enumerate(impairs, start=1):
-            if impair["before"] == link and impair["direction"] in ("forward", "both"):
-                nodes.append(f"i{number}")
+        before = [
+            f"i{number}"
+            for number, impair in enumerate(impairs, start=1)
+            if impair["before"] == link and impair["direction"] in ("forward", "both")
+        ]
         number = links.index(link) + 1
-        nodes += [f"k{number}", f"x{number}"]
-        if flow.at == f"k{number}":
-            nodes += delay
+        on_way.append([*before, f"k{number}", f"x{number}", *(delay if flow.at == f"k{number}" else [])])
+    nodes += tunnels.through(lab.run, flow.spec["name"], flow.spec["path"], on_way, is_back=False)
     return [*nodes, *([flow.coalescing] if flow.gro_ns else []), flow.server]
 
 
@@ -291,16 +311,18 @@ def cuts(link: Link) -> bool:
     return any(_core.qdisc_facts(qdisc)["splits"] for qdisc in qdiscs if queue(qdisc.split()[0]) is not None)
 
 
-def _reverse(flow: Flow, links: list[str], impairs: list[Impair]) -> list[str]:
-    nodes = [flow.server]
+def _reverse(lab: Lab, flow: Flow, links: list[str], impairs: list[Impair]) -> list[str]:
+    nodes: list[str] = []
     for number, impair in enumerate(impairs, start=1):
         crosses = impair["before"] in flow.spec["path"] or impair["before"] in flow.reverse_path
         if crosses and impair["direction"] in ("reverse", "both"):
             nodes += [f"j{number}", f"y{number}"]
-    for link in flow.reverse_path:
-        number = links.index(link) + 1
-        nodes += [f"k{number}", f"x{number}"]
-    return [*nodes, flow.client]
+    if not flow.reverse_path:
+        return [flow.server, *nodes, flow.client]
+    on_way = [[f"k{links.index(link) + 1}", f"x{links.index(link) + 1}"] for link in flow.reverse_path]
+    on_way[0] = nodes + on_way[0]
+    nodes = tunnels.through(lab.run, flow.spec["name"], flow.reverse_path, on_way, is_back=True)
+    return [flow.server, *nodes, flow.client]
 
 
 def _lay(lab: Lab, nodes: list[str], destination: str) -> None:
@@ -308,9 +330,16 @@ def _lay(lab: Lab, nodes: list[str], destination: str) -> None:
         if node not in lab.routes:
             lab.namespaces.append(node)
             lab.routes[node] = {}
+    outside = None  # the other end of the tunnel that it is in
     for here, there in pairwise(nodes):
         edge = lab.edges.setdefault((here, there), _Edge(here, there, len(lab.edges)))
-        lab.routes[here][destination] = edge.device
+        if here == outside:
+            outside = None
+        elif tunnels.is_end(here):
+            outside = tunnels.far(here)
+            lab.routes[here][destination] = tunnels.DEVICE
+        to = destination if outside is None else tunnels.address(outside)
+        lab.routes[here][to] = edge.device
 
 
 def _delays(lab: Lab, flow: Flow, rtt_ns: int) -> Iterable[tuple[str, _Edge, str]]:
@@ -540,6 +569,9 @@ def _make_plan(lab: Lab, pcap: bool, live: bool, out: str) -> None:
         if lab.link_namespace(number) in lab.routes:
             copies = f" {COPIES}" if is_local(run["links"][number]) else ""
             plan.append(f"link {number} {lab.link_namespace(number)} out{copies}")
+    # The end that shakes hands comes last, so that somebody answers.
+    for node in sorted(filter(tunnels.is_end, lab.namespaces), reverse=True):
+        plan.append(f"tunnel {node[1:]} {int(node[0] == 'u')} {node}")
     if not live:
         plan += [f"impair {number} {name}" for number, name in enumerate(lab.impair_namespaces)]
     if pcap:
@@ -756,6 +788,8 @@ def _namespace(lab: Lab, name: str, flows: Sequence[Flow]) -> list[str]:
     if flow is not None:
         lines += settings(flow, name)
     ip += [f"link set {device} up" for device in devices]
+    if tunnels.is_end(name):
+        ip += tunnels.commands(lab.run, name)
     for edge in out:
         ip += [
             f"neigh replace {gateway} lladdr {edge.mac(False)} dev {edge.device} nud permanent"
@@ -764,7 +798,11 @@ def _namespace(lab: Lab, name: str, flows: Sequence[Flow]) -> list[str]:
     for destination, device in lab.routes[name].items():
         sizes = [one.spec["mtu_bytes"] for one in flows if destination in one.ends and "mtu_bytes" in one.spec]
         mtu = f" mtu {sizes[0]}" if sizes else ""
-        ip.append(f"route add {destination}/32 via {GATEWAY} dev {device} onlink{mtu}")
+        if device == tunnels.DEVICE:
+            ip.append(f"route add {destination}/32 dev {device}")
+            continue
+        source = f" src {tunnels.address(name)}" if tunnels.is_end(name) else ""
+        ip.append(f"route add {destination}/32 via {GATEWAY} dev {device} onlink{mtu}{source}")
         if destination in lab.ipv6:
             ip.append(f"route add {ipv6(destination)} via {GATEWAY6} dev {device} onlink")
     if flow is not None:
@@ -782,6 +820,7 @@ def _namespace(lab: Lab, name: str, flows: Sequence[Flow]) -> list[str]:
                 # The queue cuts packets itself, and so each segment leaves apart.
                 lines.append(f"ethtool -K {COPIES} tso off gso off")
     lines += [f"ethtool -K {edge.device} tso off gso off" for edge in out if edge.cuts]
+    after = [f"ethtool -K {tunnels.DEVICE} gro off gso off tso off"] if tunnels.is_end(name) else []
     tc = []
     if flow is not None and flow.is_program:
         ways = {destination: next(e for e in out if e.device == to) for destination, to in lab.routes[name].items()}
@@ -793,7 +832,7 @@ def _namespace(lab: Lab, name: str, flows: Sequence[Flow]) -> list[str]:
                 if destination in lab.ipv6:
                     to = ipv6(destination)
                     ip += programs.answering(edge.far, to, way.device, way.mac(False), GATEWAY6)[0]
-    lines += ["ip -batch - <<X", *ip, "X"]
+    lines += ["ip -batch - <<X", *ip, "X", *after]
     for edge in out:
         tc += edge.root
         if edge.filters:

@@ -22,10 +22,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/filter.h>
+#include <linux/genetlink.h>
 #include <linux/if_ether.h>
 #include <linux/if_packet.h>
 #include <linux/sockios.h>
 #include <linux/tcp.h>
+#include <linux/wireguard.h>
 #include <net/if.h>
 #include <poll.h>
 #include <sched.h>
@@ -171,7 +173,19 @@ struct packets {
 	struct packet buffer[8192];
 };
 
+/* The headers of a packet in a tunnel, by what its message of WireGuard says outside. */
+#define INSIDE (1u << 17)
+#define STAGED (1u << 12)
+struct inside {
+	u64 counter;
+	u32 receiver, captured;
+	u8 headers[SNAP - ETH_HLEN];
+};
+
 struct tap {
+	int tunnel, side, device;	/* of an end of a tunnel; its packets have numbers in the order of `staged` */
+	struct inside *staged, *inside;
+	u32 n_staged, n_numbered;
 	u32 link, flow;			/* of a host: the flow whose packets are written down, 0: none */
 	int is_impair;			/* `link` is the number of an impairment's namespace */
 	char ns[32], dev[32], copies[32];	/* of a link in a host: the device that gets a copy of what comes to its queue */
@@ -213,9 +227,10 @@ struct event {
 static struct conn **conns;
 static struct group groups[65536];
 static struct tap *taps[8192];
+static struct tap *tunnels[256][2];
 static struct reader readers[1024];
 static char *namespaces[262144];
-static int n_conns, n_taps, n_readers, n_namespaces, n_hosts, want_pcap, is_live, checksums;
+static int n_conns, n_tunnels, n_taps, n_readers, n_namespaces, n_hosts, want_pcap, is_live, checksums;
 static u64 duration_ns, warmup_ns, sample_ns, until_ns, zero_mono, zero_real;
 static char out_dir[512];
 static int ep, timer;
@@ -665,6 +680,74 @@ static int is_damaged(const struct ip *ip, u32 size)
 	return is_wrong(sum_of(l4, length, addresses + ip->protocol + length));
 }
 
+/* The message of WireGuard with data in a packet from 10.200.TUNNEL.SIDE + 1; a keepalive has none. */
+static const u8 *message_of(const struct ip *ip, u32 captured)
+{
+	const u8 *m = ip->l4 + 8;
+
+	if (ip->is_six || ip->protocol != IPPROTO_UDP || ip->src[0] != 10 || ip->src[1] != 200 || captured < ETH_HLEN + 44)
+		return NULL;
+	return m[0] == 4 && ip->length > ip->header + 8 + 32 ? m : NULL;
+}
+
+static struct inside *inside_of(struct tap *end, const u8 *message, u64 *counter, u32 *receiver)
+{
+	memcpy(receiver, message + 4, 4);
+	memcpy(counter, message + 8, 8);
+	return &end->inside[*counter % INSIDE];
+}
+
+/* What an end of a tunnel sends: first the packet to its device, then, in the same order, the message that carries it. */
+static void see_end(struct tap *t, const struct tpacket3_hdr *h, const struct sockaddr_ll *ll, u8 *f)
+{
+	struct inside *to, *from;
+	const u8 *message;
+	struct ip ip;
+
+	if (ll->sll_pkttype != PACKET_OUTGOING)
+		return;
+	if (ll->sll_ifindex == t->device) {
+		to = &t->staged[t->n_staged++ % STAGED];
+		to->captured = h->tp_snaplen < sizeof to->headers ? h->tp_snaplen : sizeof to->headers;
+		memcpy(to->headers, f, to->captured);
+		return;
+	}
+	if (!read_headers(f, h->tp_snaplen, &ip) || !(message = message_of(&ip, h->tp_snaplen)))
+		return;
+	if (t->n_numbered == t->n_staged || t->n_staged - t->n_numbered > STAGED)
+		fail("tunnel %d sends what nobody gave it", t->tunnel);
+	from = &t->staged[t->n_numbered++ % STAGED];
+	to = inside_of(t, message, &from->counter, &from->receiver);
+	*to = *from;
+}
+
+/* A packet in a tunnel looks as it does inside, but for its length and its ECN field. */
+static u8 *unwrapped(u8 *frame, u32 *captured, struct ip *ip)
+{
+	static u8 inner[SNAP];
+	const u8 *message;
+	struct inside *found;
+	u32 receiver;
+	u64 counter;
+	u8 ecn = ip->ecn;
+
+	if (!n_tunnels || ip->is_six || ip->src[0] != 10 || ip->src[1] != 200)
+		return frame;
+	message = message_of(ip, *captured);
+	if (!message)
+		return NULL;
+	found = inside_of(tunnels[ip->src[2]][ip->src[3] - 1], message, &counter, &receiver);
+	if (found->counter != counter || found->receiver != receiver)
+		return NULL;
+	memcpy(inner, frame, ETH_HLEN);
+	memcpy(inner + ETH_HLEN, found->headers, found->captured);
+	*captured = ETH_HLEN + found->captured;
+	if (!read_headers(inner, *captured, ip))
+		return NULL;
+	ip->ecn = ecn;
+	return inner;
+}
+
 static void see(struct tap *t, struct tpacket3_hdr *h)
 {
 	const struct sockaddr_ll *ll = (const void *)((const u8 *)h + TPACKET_ALIGN(sizeof *h));
@@ -673,6 +756,8 @@ static void see(struct tap *t, struct tpacket3_hdr *h)
 	int damaged = 0;
 	struct ip ip;
 
+	if (t->tunnel)
+		return see_end(t, h, ll, f);
 	/* What comes to a host is not for the queue in it. */
 	if (t->copies_index && ll->sll_pkttype != PACKET_OUTGOING)
 		return;
@@ -686,7 +771,12 @@ static void see(struct tap *t, struct tpacket3_hdr *h)
 		/* What its sender's device was to calculate, netem has not damaged: it calculates that first. */
 		damaged = !(h->tp_status & TP_STATUS_CSUMNOTREADY) && is_damaged(&ip, size - ETH_HLEN);
 	}
-	take_off_host(f, &ip);
+	u32 captured = h->tp_snaplen;
+	u8 *seen = unwrapped(f, &captured, &ip);
+
+	if (!seen)
+		return;
+	take_off_host(seen, &ip);
 	const u8 *src = ip.src, *dst = ip.dst, *l4 = ip.l4;
 	u64 t_ns = (u64)h->tp_sec * 1000000000 + h->tp_nsec - zero_real;
 	int out = ll->sll_pkttype == PACKET_OUTGOING && (!t->copies_index || ll->sll_ifindex != t->copies_index), ack = src[0] == 10 && src[1] >= 224;
@@ -750,6 +840,11 @@ static void see(struct tap *t, struct tpacket3_hdr *h)
  */
 static void drain(struct tap *t, int in_open)
 {
+	/* What links saw has come out of a tunnel's end before. */
+	for (int i = 0; !t->tunnel && i < n_tunnels; i++)
+		for (int side = 0; side < 2; side++)
+			if (tunnels[i + 1][side])
+				drain(tunnels[i + 1][side], 1);
 	for (;;) {
 		struct tpacket_block_desc *b = (void *)(t->ring + (size_t)t->block * BLOCK);
 		struct tpacket_hdr_v1 *v = &b->hdr.bh1;
@@ -783,6 +878,116 @@ static void open_pcap(struct tap *t, const char *what, u32 number)
 	fwrite(head, sizeof head, 1, t->pcap);
 }
 
+/* ---- tunnels ---- */
+
+/* The keys of both ends of every tunnel are no secret: the private one of side S has the bytes 32 S, 32 S + 1 and so on. */
+static const char *const public_keys[2] = {
+	"8f40c5adb68f25624ae5b214ea767a6ec94d829d3d7b5e1ad1ba6f3e2138285f",
+	"358072d6365880d1aeea329adf9121383851ed21a28e3b75e965d0d2cd166254",
+};
+
+static void put(struct nlmsghdr *n, u16 type, const void *data, u16 size)
+{
+	struct nlattr *a = (void *)((u8 *)n + NLMSG_ALIGN(n->nlmsg_len));
+
+	*a = (struct nlattr){ .nla_len = NLA_HDRLEN + size, .nla_type = type };
+	if (size)
+		memcpy(a + 1, data, size);
+	n->nlmsg_len = NLMSG_ALIGN(n->nlmsg_len) + NLA_ALIGN(a->nla_len);
+}
+
+/* Begins an attribute that holds others; `end_nest` takes what this returns. */
+static struct nlattr *nest(struct nlmsghdr *n, u16 type)
+{
+	struct nlattr *a = (void *)((u8 *)n + n->nlmsg_len);
+
+	put(n, type | NLA_F_NESTED, NULL, 0);
+	return a;
+}
+
+static void end_nest(struct nlmsghdr *n, struct nlattr *a)
+{
+	a->nla_len = (u8 *)n + n->nlmsg_len - (u8 *)a;
+}
+
+/* Sends a request of generic netlink and puts the answer into its place, which has room for a page. */
+static void ask_netlink(struct nlmsghdr *n, u16 family)
+{
+	struct sockaddr_nl kernel = { .nl_family = AF_NETLINK };
+	int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_GENERIC);
+
+	n->nlmsg_type = family;
+	if (fd < 0 || sendto(fd, n, n->nlmsg_len, 0, (void *)&kernel, sizeof kernel) < 0 || recv(fd, n, 4096, 0) < 0)
+		fail("generic netlink: %s", strerror(errno));
+	const struct nlmsgerr *told = NLMSG_DATA(n);
+
+	if (n->nlmsg_type == NLMSG_ERROR && told->error)
+		fail("the kernel's WireGuard: %s", strerror(-told->error));
+	close(fd);
+}
+
+static struct nlmsghdr *request(void *buffer, u16 flags, u8 command)
+{
+	struct nlmsghdr *n = memset(buffer, 0, 4096);
+	struct genlmsghdr *g = NLMSG_DATA(n);
+
+	n->nlmsg_flags = NLM_F_REQUEST | flags;
+	n->nlmsg_len = NLMSG_LENGTH(sizeof *g);
+	*g = (struct genlmsghdr){ .cmd = command, .version = 1 };
+	return n;
+}
+
+static u16 family_of_wireguard(void)
+{
+	static _Alignas(8) u8 buffer[4096];
+	struct nlmsghdr *n = request(buffer, 0, CTRL_CMD_GETFAMILY);
+
+	put(n, CTRL_ATTR_FAMILY_NAME, WG_GENL_NAME, sizeof WG_GENL_NAME);
+	ask_netlink(n, GENL_ID_CTRL);
+	for (u32 at = NLMSG_LENGTH(GENL_HDRLEN); at + NLA_HDRLEN <= n->nlmsg_len;) {
+		const struct nlattr *a = (void *)((u8 *)n + at);
+
+		if (a->nla_type == CTRL_ATTR_FAMILY_ID)
+			return *(const u16 *)(a + 1);
+		at += a->nla_len ? NLA_ALIGN(a->nla_len) : 4096;
+	}
+	fail("the kernel has no WireGuard");
+}
+
+/* Gives an end its keys and the other end, in the namespace of this process. The first one shakes hands at once. */
+static void set_up_end(const struct tap *t)
+{
+	static _Alignas(8) u8 buffer[4096];
+	u16 family = family_of_wireguard(), port = 51820, never = t->side ? 0 : UINT16_MAX, inet = AF_INET;
+	u8 all[4] = { 0 }, none = 0, key[WG_KEY_LEN], peer_key[WG_KEY_LEN];
+	char other[32];
+	struct nlmsghdr *n = request(buffer, NLM_F_ACK, WG_CMD_SET_DEVICE);
+
+	snprintf(other, sizeof other, "10.200.%d.%d", t->tunnel, 2 - t->side);
+	struct sockaddr_in endpoint = { .sin_family = AF_INET, .sin_port = htons(port) };
+	inet_pton(AF_INET, other, &endpoint.sin_addr);
+	put(n, WGDEVICE_A_IFNAME, "wg", 3);
+	for (int i = 0; i < WG_KEY_LEN; i++) {
+		key[i] = WG_KEY_LEN * t->side + i;
+		sscanf(public_keys[!t->side] + 2 * i, "%2hhx", &peer_key[i]);
+	}
+	put(n, WGDEVICE_A_PRIVATE_KEY, key, sizeof key);
+	put(n, WGDEVICE_A_LISTEN_PORT, &port, sizeof port);
+	struct nlattr *peers = nest(n, WGDEVICE_A_PEERS), *peer = nest(n, 0);
+	put(n, WGPEER_A_PUBLIC_KEY, peer_key, sizeof peer_key);
+	put(n, WGPEER_A_ENDPOINT, &endpoint, sizeof endpoint);
+	put(n, WGPEER_A_PERSISTENT_KEEPALIVE_INTERVAL, &never, sizeof never);
+	struct nlattr *allowed = nest(n, WGPEER_A_ALLOWEDIPS), *range = nest(n, 0);
+	put(n, WGALLOWEDIP_A_FAMILY, &inet, sizeof inet);
+	put(n, WGALLOWEDIP_A_IPADDR, all, sizeof all);
+	put(n, WGALLOWEDIP_A_CIDR_MASK, &none, sizeof none);
+	end_nest(n, range);
+	end_nest(n, allowed);
+	end_nest(n, peer);
+	end_nest(n, peers);
+	ask_netlink(n, family);
+}
+
 static void open_tap(struct tap *t)
 {
 	/* IP only, SNAP bytes of it; all where checksums are looked at. */
@@ -793,6 +998,9 @@ static void open_tap(struct tap *t)
 		{ BPF_RET | BPF_K, 0, 0, checksums ? UINT16_MAX : SNAP },
 		{ BPF_RET | BPF_K, 0, 0, 0 },
 	};
+	/* The device of a tunnel has packets without Ethernet. */
+	if (t->tunnel)
+		code[0] = (struct sock_filter){ BPF_RET | BPF_K, 0, 0, SNAP };
 	struct sock_fprog filter = { PLACES(code), code };
 	u32 share = n_hosts ? HOST_BLOCKS / n_hosts : 0;
 
@@ -820,7 +1028,13 @@ static void open_tap(struct tap *t)
 	watch(t->fd, EPOLLIN, &t->handle);
 	if (t->flow)
 		open_pcap(t, "host", t->flow);
-	if (t->is_host)
+	if (t->tunnel) {
+		t->device = if_nametoindex("wg");
+		t->staged = had(calloc(STAGED, sizeof *t->staged));
+		t->inside = had(calloc(INSIDE, sizeof *t->inside));
+		set_up_end(t);
+	}
+	if (t->is_host || t->tunnel)
 		return;
 	t->heads_mask = (1 << 16) - 1;
 	t->heads = had(calloc(t->heads_mask + 1, sizeof *t->heads));
@@ -842,7 +1056,7 @@ static void close_tap(struct tap *t)
 	drain(t, 0);
 	if (t->pcap)
 		close_out(t->pcap, "a capture");
-	if (t->is_host && !t->flow)
+	if (t->tunnel || (t->is_host && !t->flow))
 		return;
 	getsockopt(t->fd, SOL_PACKET, PACKET_STATISTICS, &stats, &size);
 	fprintf(events, "%llu\t%s\t%u\t%u\t%u\n", (unsigned long long)now(), t->flow ? "capture at" : t->is_impair ? "capture impair" : "capture",
@@ -1319,6 +1533,13 @@ static void plan_line(char *line)
 		t->is_impair = 1;
 		if (sscanf(line, "%*s %u %31s", &t->link, t->ns) != 2)
 			fail("plan: %s", line);
+	} else if (!strcmp(word, "tunnel")) {
+		struct tap *t = new_tap();
+
+		if (sscanf(line, "%*s %d %d %31s", &t->tunnel, &t->side, t->ns) != 3 || t->tunnel < 1 || t->tunnel > 255)
+			fail("plan: %s", line);
+		tunnels[t->tunnel][t->side &= 1] = t;
+		n_tunnels = t->tunnel > n_tunnels ? t->tunnel : n_tunnels;
 	} else if (!strcmp(word, "host")) {
 		struct tap *t = new_tap();
 
@@ -1529,6 +1750,8 @@ static void __attribute__((noreturn)) live(void)
 		}
 		for (int i = 0; i < n_taps; i++) {
 			drain(taps[i], 1);
+			if (taps[i]->tunnel)
+				continue;
 			flush_packets(&taps[i]->left);
 			flush_packets(&taps[i]->came);
 		}

@@ -1,0 +1,110 @@
+"""WireGuard between the kernel's namespaces: tunnel N is the device `wg` in `tN`, where data go in, and in `uN`.
+
+`lab.c` gives both their keys, and knows by the numbers on the outside what is inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from l4slab.base.run import Flow, Run, Tunnel
+from l4slab.engines.contract import LackingError
+
+DEVICE = "wg"
+# Of a link of 1500 B, less IPv4, UDP, header and tag.
+_MOST_MTU = 1440
+# What the kernel's WireGuard does and nobody can change.
+_FIXED: Mapping[str, object] = {
+    "overhead_bytes": 60,
+    "padding_bytes": 16,
+    "copies_dscp": False,
+    "replay_window": 8129,
+}
+_KEYS = {"overhead_bytes": "overhead", "padding_bytes": "padding", "copies_dscp": "dscp"}
+
+
+def around(run: Run, name: str, path: Sequence[str]) -> Iterator[tuple[int, int, int]]:
+    """The tunnels on a flow's path: their numbers from 1 on, and the places of their first and their last link."""
+    for number, tunnel in enumerate(run.get("tunnels", ()), 1):
+        places = [place for place, link in enumerate(path) if link in tunnel["links"] and name in tunnel["flows"]]
+        if places:
+            yield number, places[0], places[-1]
+
+
+def through(run: Run, name: str, path: Sequence[str], nodes: Sequence[Sequence[str]], is_back: bool) -> list[str]:
+    """The namespaces on a path with those of its tunnels; `nodes`: those of each link."""
+    ends = "ut" if is_back else "tu"
+    found = [list(of_link) for of_link in nodes]
+    for number, first, last in around(run, name, path):
+        found[first].insert(0, f"{ends[0]}{number}")
+        found[last].append(f"{ends[1]}{number}")
+    return [node for of_link in found for node in of_link]
+
+
+def is_end(node: str) -> bool:
+    """Whether this namespace is an end of a tunnel."""
+    return node[0] in "tu"
+
+
+def address(node: str) -> str:
+    """The outer address of an end, as lab.c knows it."""
+    return f"10.200.{node[1:]}.{1 + (node[0] == 'u')}"
+
+
+def far(node: str) -> str:
+    """The other end."""
+    return ("u" if node[0] == "t" else "t") + node[1:]
+
+
+def of(run: Run, node: str) -> Tunnel:
+    """The tunnel of an end."""
+    return run["tunnels"][int(node[1:]) - 1]
+
+
+def commands(run: Run, node: str) -> list[str]:
+    """What `ip -batch` is told in an end's namespace."""
+    return [
+        f"addr add {address(node)}/32 dev lo",
+        f"link add {DEVICE} mtu {of(run, node)['mtu_bytes']} type wireguard",
+        f"link set {DEVICE} up",
+    ]
+
+
+def cleared(tunnel: Tunnel, is_entry: bool) -> bool:
+    """Whether tc has to make outer packets Not-ECT, before they leave the entry or before the exit looks at them: the
+    kernel's WireGuard does what RFC 6040 calls the normal mode.
+    """
+    return tunnel["ecn"] in (("compatibility", "bleached") if is_entry else ("bleached", "copied"))
+
+
+def refuse(run: Run) -> None:
+    """Raises LackingError with what the kernel cannot do with tunnels here."""
+    for tunnel in run.get("tunnels", ()):
+        name = f'tunnel "{tunnel["name"]}"'
+        if tunnel.get("kind") != "wireguard":
+            raise LackingError(f'{name}: the linux engine has kind = "wireguard" only; use the sim engine')
+        for key, value in _FIXED.items():
+            if tunnel[key] != value:  # type: ignore[literal-required]
+                raise LackingError(f"{name}: the kernel's WireGuard has its own {_KEYS.get(key, key)}; leave it out")
+        if tunnel["mtu_bytes"] > _MOST_MTU:
+            raise LackingError(f'{name}: the linux engine has links of 1500 B; write mtu = "{_MOST_MTU}B"')
+        paths = [_inside(flow, tunnel) for flow in run["flows"] if flow["name"] in tunnel["flows"]]
+        if any(one != paths[0] for one in paths):
+            raise LackingError(f"{name}: here all its flows cross the same links inside; use a tunnel for each path")
+        if any("corrupt" in impair["netem"].split() for impair in run.get("impairs", ())):
+            raise LackingError(f"{name}: the linux engine does not follow corrupt packets into a tunnel; leave one out")
+        for flow in run["flows"]:
+            if flow["name"] in tunnel["flows"] and flow["kind"] not in ("tcp", "cbr"):
+                raise LackingError(f'{name}: the linux engine carries TCP and CBR, not kind = "{flow["kind"]}"')
+        for rewrite in run["rewrites"]:
+            if rewrite["flow"] in tunnel["flows"]:
+                raise LackingError(f'{name}: the linux engine rewrites no ECN field of its flow "{rewrite["flow"]}"')
+
+
+def _inside(flow: Flow, tunnel: Tunnel) -> list[Sequence[str]]:
+    """The links that a flow crosses in a tunnel, there and back."""
+    found = []
+    for path in (flow["path"], flow.get("reverse_path", [])):
+        places = [place for place, link in enumerate(path) if link in tunnel["links"]]
+        found.append(path[places[0] : places[-1] + 1] if places else [])
+    return found
