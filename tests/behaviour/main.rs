@@ -18,3 +18,4 @@ mod own_host;
 mod receive_window;
 mod recovery;
 mod traces;
+mod tunnel;

@@ -117,7 +117,8 @@ class Resolver:
                 if (unknown := no_station(station, flows)) is not None:
                     raise Problem(("link", name), f"station.{station}", unknown)
         impairs = {name: _impair(name, raw, list(links)) for name, raw in document["impair"].items()}
-        around = [tunnels.resolve(name, raw, flows, links) for name, raw in document["tunnel"].items()]
+        every = [tunnels.resolve(name, raw, flows, links) for name, raw in document["tunnel"].items()]
+        around = [tunnel for tunnel in every if tunnel is not None]
         tunnels.refuse_overlaps(around, flows)
         changing = Changes(document, links, flows, impairs.values(), hosts, self.outside, duration_ns)
         changes = changing.all(f"{_AFTER_END}duration = {show(raw_top['duration'])}")

@@ -71,10 +71,12 @@ class Tunnel(Table):
         return None
 
 
-def resolve(name: str, raw: Keys, flows: Mapping[str, run.Flow], links: Mapping[str, run.Link]) -> run.Tunnel:
-    """The tunnel of a run. Its flows of TCP get segments that fit into it. Raises Problem."""
+def resolve(name: str, raw: Keys, flows: Mapping[str, run.Flow], links: Mapping[str, run.Link]) -> run.Tunnel | None:
+    """The tunnel of a run, None if no flow uses it. Its flows of TCP get segments that fit into it. Raises Problem."""
     place: Place = ("tunnel", name)
     tunnel = check(Tunnel, raw, place)
+    if tunnel.flows == []:
+        return None
     inside = _named(place, "links", tunnel.links, links)
     carried = _named(place, "flows", tunnel.flows, flows)
     for one in inside:

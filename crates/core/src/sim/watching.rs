@@ -278,7 +278,9 @@ impl<T: Tap> Simulation<T> {
                 all.what.push(e.kind as u8);
                 all.id.push(e.id);
                 all.flow.push(self.groups[usize::from(e.group.number)].name.clone());
-                all.member.push(self.slots[super::slot_of(e.flow, self.initial_flows)].member);
+                // A link does not see which flow of a group a packet in a tunnel is of.
+                let slot = self.slots.get(super::slot_of(e.flow, self.initial_flows));
+                all.member.push(slot.map_or(1, |slot| slot.member));
                 all.ecn.push(e.ecn);
                 all.bytes.push(e.bytes);
             }
