@@ -17,6 +17,7 @@ from l4slab.cli import main
 from l4slab.engines.registry import get_engine
 from l4slab.experimentfile.tables import Impair, Link, Top
 from l4slab.experimentfile.traffic import KINDS
+from l4slab.experimentfile.tunnels import Tunnel
 from l4slab.experimentfile.wording import keys_of
 from l4slab.report.setup import settings
 
@@ -40,7 +41,8 @@ VALUES: dict[str, Any] = {
     "reaction": "100ms", "keyframe_interval": "200ms", "feedback_interval": "100ms", "audio": "20kbit",
     "medium": "leo", "qdisc_up": "pfifo", "station": "phone", "app_rate": "1Mbit", "gso": True, "gro": "50us",
     "app_block": "128KiB", "precision": "share +- 0.1", "repair": "nack", "setup": "100ms", "encoder": "vp8",
-    "policer": "rate 1mbit burst 20kb",
+    "policer": "rate 1mbit burst 20kb", "kind": "wireguard", "flows": ["a"], "links": ["b"], "overhead": "60B",
+    "padding": "16B", "replay_window": 64,
 }  # fmt: skip
 # Keys of a link that are tables.
 TABLES = ("class", "filter")
@@ -70,13 +72,15 @@ def cases() -> Iterator[Any]:
     for kind in KINDS:
         if kind != "program":
             yield from (pytest.param(kind, "flow", key, id=f"{kind}.{key}") for key in keys_of(KINDS[kind]))
-    for section, model in (("top", Top), ("link", Link), ("impair", Impair)):
+    for section, model in (("top", Top), ("link", Link), ("impair", Impair), ("tunnel", Tunnel)):
         yield from (pytest.param("tcp", section, key, id=f"{section}.{key}") for key in keys_of(model))
 
 
 def value(kind: str, section: str, key: str) -> Any:
     """What is tried for a key: that of the table, or else its default."""
-    model: Any = {"top": Top, "link": Link, "impair": Impair}.get(section, KINDS[kind])
+    if section == "tunnel" and key in ("ecn", "dscp"):
+        return {"ecn": "copied", "dscp": "copied"}[key]
+    model: Any = {"top": Top, "link": Link, "impair": Impair, "tunnel": Tunnel}.get(section, KINDS[kind])
     fields = model.model_fields.items()
     default = next((field.default for name, field in fields if key in (name, field.validation_alias)), None)
     return "ect1" if key == "ecn" and kind in ("cbr", "media") else VALUES.get(key, default)
@@ -99,7 +103,10 @@ def test_every_key_goes_the_whole_way(
     made = document(kind)
     if section == "impair":
         made["impair"] = {"x": {"before": "b"}}
-    table = {"top": made, "flow": made["flow"][0], "link": made["link"]["b"]}.get(section) or made["impair"]["x"]
+    if section == "tunnel":
+        made["tunnel"] = {"x": {}}
+    table = {"top": made, "flow": made["flow"][0], "link": made["link"]["b"]}.get(section)
+    table = made[section]["x"] if table is None else table
     for one in (key, WITH.get(key), WITH.get(WITH.get(key, ""))):
         if one == "delay_trace" and section == "link":
             one = "rate_trace"
@@ -111,6 +118,8 @@ def test_every_key_goes_the_whole_way(
         made["link"]["b"] = {"medium": "wifi", "qdisc": "dualpi2"}
     if section == "impair" and "ack_thinning" not in table:
         table.setdefault("netem", "delay 1ms")
+    if section == "tunnel":
+        table.setdefault("kind", "wireguard")
     if key == "precision":
         made["duration"] = "40s"
     if key == "options":

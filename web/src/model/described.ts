@@ -44,7 +44,8 @@ export function described(json: string): Resolved | undefined {
       }),
     );
   };
-  const top = fill(TOP, raw, "", ["seed", "links", "flows", "at", "rewrites", "impairs"]);
+  const top = fill(TOP, raw, "", ["seed", "links", "flows", "at", "rewrites", "impairs", "tunnels"]);
+  if (isTables(raw.tunnels)) problems.push("tunnels are not supported on this page; flows run without them");
   if (top.per_flow !== true) delete top.per_flow;
   const links = raw.links.map((link) => ({
     name: String(link.name),

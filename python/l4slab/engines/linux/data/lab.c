@@ -985,6 +985,9 @@ static void set_up_end(const struct tap *t)
 	end_nest(n, allowed);
 	end_nest(n, peer);
 	end_nest(n, peers);
+	/* For 20 ms since the start of the kernel a peer takes a handshake for one of a flood. The next try is 5 s later. */
+	if (!t->side)
+		usleep(100 * 1000);
 	ask_netlink(n, family);
 }
 
