@@ -58,6 +58,22 @@ def test_modes_clear_the_field_outside(describe: Describe, mode: str, cleared: s
     assert found == cleared
 
 
+@pytest.mark.parametrize(
+    ("qdisc", "filters"),
+    [
+        ("pfifo", []),
+        ("fq_codel flows 64", ["handle 1 flow hash keys src,dst,proto,proto-src,proto-dst divisor 64"]),
+        ("cake", ["src_ip 10.200.1.1 classid 2:1", "src_ip 10.200.1.2 classid 2:1"]),
+    ],
+)
+def test_a_fair_queue_sees_headers_only(describe: Describe, qdisc: str, filters: list[str]) -> None:
+    link = ONE_LINK.replace("pfifo limit 50", qdisc)
+    found = lines(lab.build(describe(link + VPN + CUBIC)), "parent 2:")
+    assert len(found) == len(filters)
+    assert all(line.endswith(wanted) for line, wanted in zip(found, filters, strict=True))
+    assert not lines(lab.build(describe(link + CUBIC)), "parent 2:")
+
+
 CBR = '[[flow]]\nname = "u"\nkind = "cbr"\nrate = "1Mbit"\nrtt = "0ms"\npacket = "200B"\n'
 REFUSED = {
     "another kind": ('kind = "wireguard"', 'kind = "gre"', "wireguard"),
@@ -67,6 +83,12 @@ REFUSED = {
     "a large MTU": ('kind = "wireguard"', 'kind = "wireguard"\nmtu = "1480B"', 'mtu = "1440B"'),
     "two paths": (CBR, CBR + 'path = ["two"]\n', "a tunnel for each path"),
     "a rewrite": (CBR, CBR + '[[rewrite]]\nflow = "u"\nwhere = "after:one"\nfrom = "ect0"\nto = "ce"\n', "rewrites no"),
+    "fq": ("pfifo limit 50", "fq", "not fq"),
+    "another kind of queue": (
+        CBR,
+        CBR + '[[at]]\ntime = "1s"\n"link.one.qdisc" = "fq_codel"\n',
+        "change of the kind of its queue",
+    ),
     "corruption": (CBR, CBR + '[impair.i]\nnetem = "corrupt 1%"\nbefore = "one"\n', "corrupt"),
     "a program": (
         CBR,
@@ -111,12 +133,29 @@ def test_lengths_and_marks_on_the_kernel(linux: LinuxEngine, describe: Describe)
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("qdisc", ["fq_codel", "fq_pie", "sfq", "cake"])
+def test_a_tunnel_is_one_flow_on_the_kernel(linux: LinuxEngine, describe: Describe, qdisc: str) -> None:
+    """A sparse flow waits as long as the one that fills the queue, and without the tunnel for next to nothing."""
+    greedy = CBR.replace('rate = "1Mbit"', 'rate = "20Mbit"').replace("200B", "1400B").replace('"u"', '"v"')
+    text = ONE_LINK.replace("pfifo limit 50", qdisc) + CBR.replace('rate = "1Mbit"', 'rate = "200kbit"') + greedy
+    waits = {}
+    for tunnel in ("", VPN):
+        found = flows(describe(text + tunnel))
+        waits[tunnel] = found["u"]["sojourn_ms_mean"] / found["v"]["sojourn_ms_mean"]
+    assert waits[""] < 0.2 < 0.5 < waits[VPN] < 2, waits
+
+
+@pytest.mark.slow
 def test_an_exit_without_marks_leaves_prague_unchecked(linux: LinuxEngine, describe: Describe) -> None:
     """As the simulator says: with `copied`, CUBIC in the same DualPI2 starves; with `compatibility` it does not."""
     link = ONE_LINK.replace("pfifo limit 50", "dualpi2").replace("10Mbit", "50Mbit")
     prague = CUBIC.replace('"a"', '"l4s"').replace("cubic", "prague").replace('ecn = "classic"\n', "")
     shares = {}
     for mode in ("copied", "compatibility"):
-        run = describe(link + VPN + f'ecn = "{mode}"\n' + CUBIC.replace('ecn = "classic"\n', "") + prague, duration='"20s"', warmup='"8s"')
+        run = describe(
+            link + VPN + f'ecn = "{mode}"\n' + CUBIC.replace('ecn = "classic"\n', "") + prague,
+            duration='"20s"',
+            warmup='"8s"',
+        )
         shares[mode] = flows(run)["a"]["share"]
     assert shares["copied"] < 0.15 < 0.3 < shares["compatibility"], shares

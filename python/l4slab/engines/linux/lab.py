@@ -196,7 +196,7 @@ def build(
     for number, link in enumerate(run["links"]):
         shaped = lab.edges.get((f"k{number + 1}", f"x{number + 1}"))
         if shaped is not None:
-            shaped.root = [*_shaper(link), *_tree(link, lab.flows)]
+            shaped.root = [*_shaper(link), *_tree(link, lab.flows), *tunnels.divided(run, link, HANDLE)]
             if (policer := link.get("policer")) is not None:
                 shaped.filters.append(f"filter add {_policed(policer)}")
             if is_local(link):

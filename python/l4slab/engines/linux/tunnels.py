@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from l4slab.base.run import Flow, Run, Tunnel
+from l4slab.base.run import Flow, Link, Run, Tunnel
 from l4slab.engines.contract import LackingError
 
 DEVICE = "wg"
@@ -70,6 +70,35 @@ def commands(run: Run, node: str) -> list[str]:
     ]
 
 
+# Queues that divide packets by the hash of their flow, and the parameter that says into how many.
+_FAIR = {"fq_codel": ("flows", 1024), "sfq": ("divisor", 1024)}
+# Those of them that take no filters.
+_CLOSED = {"fq", "fq_pie"}
+
+
+def divided(run: Run, link: Link, handle: int) -> Iterator[str]:
+    """The filters of a link's queue that divide packets by their headers. A packet keeps the hash of its socket through
+    WireGuard (`wg_reset_packet`), so a queue in the same kernel sees the flows inside. One in a router does not.
+    """
+    numbers = [n for n, tunnel in enumerate(run.get("tunnels", ()), 1) if link["name"] in _crossed(run, tunnel)]
+    kind, *words = link["qdisc"].split()
+    for number in numbers if kind == "cake" else ():
+        for side, node in enumerate((f"t{number}", f"u{number}")):
+            match = f"protocol ip pref {2 * number + side} flower src_ip {address(node)}"
+            yield f"filter add dev out parent {handle}: {match} classid {handle}:{number}"
+    if numbers and kind in _FAIR:
+        key, usual = _FAIR[kind]
+        count = words[words.index(key) + 1] if key in words else usual
+        keys = "src,dst,proto,proto-src,proto-dst"
+        yield f"filter add dev out parent {handle}: protocol all handle 1 flow hash keys {keys} divisor {count}"
+
+
+def _crossed(run: Run, tunnel: Tunnel) -> set[str]:
+    """The links that packets cross in a tunnel."""
+    flows = [flow for flow in run["flows"] if flow["name"] in tunnel["flows"]]
+    return {link for flow in flows for path in _inside(flow, tunnel) for link in path}
+
+
 def cleared(tunnel: Tunnel, is_entry: bool) -> bool:
     """Whether tc has to make outer packets Not-ECT, before they leave the entry or before the exit looks at them: the
     kernel's WireGuard does what RFC 6040 calls the normal mode.
@@ -96,9 +125,24 @@ def refuse(run: Run) -> None:
         for flow in run["flows"]:
             if flow["name"] in tunnel["flows"] and flow["kind"] not in ("tcp", "cbr"):
                 raise LackingError(f'{name}: the linux engine carries TCP and CBR, not kind = "{flow["kind"]}"')
+        for link in run["links"]:
+            if link["name"] in _crossed(run, tunnel):
+                _refuse_queues(run, link, name)
         for rewrite in run["rewrites"]:
             if rewrite["flow"] in tunnel["flows"]:
                 raise LackingError(f'{name}: the linux engine rewrites no ECN field of its flow "{rewrite["flow"]}"')
+
+
+def _refuse_queues(run: Run, link: Link, name: str) -> None:
+    """Raises LackingError for a queue that would see the flows in a tunnel (`divided`)."""
+    text = f'{name}: in link "{link["name"]}" the kernel would sort packets by the flows inside'
+    changes = [change for change in run["at"] if change.get("link") == link["name"]]
+    queues = [link["qdisc"], *(queue for change in changes if (queue := change.get("qdisc")))]
+    kinds = {queue.split()[0] for queue in queues}
+    if kinds & _CLOSED or "classes" in link:
+        raise LackingError(f"{text}; use fq_codel, sfq, cake or a queue without flows and classes, or the sim engine")
+    if len(kinds) > 1 and kinds & {"cake", *_FAIR}:
+        raise LackingError(f"{text} after a change of the kind of its queue; use the sim engine")
 
 
 def _inside(flow: Flow, tunnel: Tunnel) -> list[Sequence[str]]:
