@@ -36,8 +36,8 @@ class _Kind:
 
 # All over IPv4, whose header is 20 bytes.
 _KINDS: dict[run.TunnelKind, _Kind] = {
-    # UDP 8, header 16, tag 16 (WireGuard's paper, 5.4.6), padded to 16 but not beyond the MTU. Linux: the MTU leaves room
-    # for IPv6, DSCP 0, ECN by RFC 6040 (drivers/net/wireguard/send.c, receive.c); the counter may be
+    # UDP 8, header 16, tag 16 (WireGuard's paper, 5.4.6), padded to 16 but not beyond the MTU. Linux: the MTU leaves
+    # room for IPv6, DSCP 0, ECN by RFC 6040 (drivers/net/wireguard/send.c, receive.c); the counter may be
     # COUNTER_WINDOW_SIZE = 8128 below the newest (messages.h).
     "wireguard": _Kind(60, "normal", 1420, padding=16, replay_window=8129),
     # ESP in tunnel mode with AES-GCM: header 8, IV 8, trailer 2, tag 16 (RFC 4303, 2; RFC 4106). RFC 4301, 5.1.2.1
