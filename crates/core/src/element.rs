@@ -14,7 +14,7 @@
 use std::slice;
 
 use crate::aqm::DropReason;
-use crate::net::tunnel::Inside;
+use crate::inside::Inside;
 use crate::packet::{Flags, Packet};
 use crate::probe::{Experience, Responsiveness, SenderState, Totals, Transfer};
 use crate::sack::SackStore;

@@ -17,7 +17,8 @@
 //!   it. [`params`] makes one table of the parameters of each queue and controller; [`tc`] reads and
 //!   prints values as `tc` does.
 //! * [`own`] registers custom controllers and queues.
-//! * [`packet`] is what moves, with the [`sack`] blocks that it carries, and [`offload`] several as one; [`probe`] and
+//! * [`packet`] is what moves, with the [`sack`] blocks that it carries, what is [`inside`] of a tunnel, and [`offload`]
+//!   several as one; [`probe`] and
 //!   [`distribution`] record.
 //! * [`time`], [`units`], [`ecn`], [`rng`], [`math`], [`windowed`], [`error`] are the small vocabulary of all
 //!   of them.
@@ -31,6 +32,7 @@ pub mod ecn;
 pub mod element;
 pub mod error;
 pub mod footprint;
+pub mod inside;
 pub mod live;
 pub mod math;
 pub mod net;

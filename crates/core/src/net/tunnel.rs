@@ -9,7 +9,8 @@ use super::ledger::Ledger;
 use crate::aqm::DropReason;
 use crate::ecn::Ecn;
 use crate::element::Outbox;
-use crate::packet::{EcnField, Flags, FlowId, Packet};
+use crate::inside::Inner;
+use crate::packet::{Flags, FlowId, Packet};
 use crate::time::Time;
 use crate::units::ETHERNET_HEADER;
 
@@ -95,65 +96,6 @@ impl TunnelSpec {
         let most = if self.trailer_bytes == 0 { self.mtu_bytes.max(padded) } else { u32::MAX };
         let padding = padded.next_multiple_of(self.padding_bytes).min(most) - padded;
         frame_len + self.overhead_bytes + padding
-    }
-}
-
-/// What a packet in a tunnel has inside.
-#[derive(Copy, Clone, Debug)]
-struct Inner {
-    flow: FlowId,
-    seq: u32,
-    frame_len: u16,
-    dscp: u8,
-    ecn: EcnField,
-    /// Its place in the order in which packets went in.
-    number: u64,
-    /// Packets that carry it: more than one if the network duplicated it.
-    carriers: u32,
-}
-
-/// Side store of the packets in tunnels; an outer packet has the place of its inner one as `seq`.
-#[derive(Debug, Default)]
-pub struct Inside {
-    slots: Vec<Inner>,
-    free: Vec<u32>,
-}
-
-impl Inside {
-    fn place(&mut self, inner: Inner) -> u32 {
-        if let Some(i) = self.free.pop() {
-            self.slots[i as usize] = inner;
-            return i;
-        }
-        self.slots.push(inner);
-        self.slots.len() as u32 - 1
-    }
-    /// An outer packet was duplicated so many times.
-    pub fn share(&mut self, outer: &Packet, duplicates: u32) {
-        self.slots[outer.seq as usize].carriers += duplicates;
-    }
-    /// The inner packet of one that is still under way.
-    pub fn get(&self, outer: &Packet) -> Packet {
-        let inner = &self.slots[outer.seq as usize];
-        let mut pkt = *outer;
-        pkt.flags = outer.flags.without(Flags::TUNNELLED);
-        (pkt.flow, pkt.seq) = (inner.flow, inner.seq);
-        (pkt.frame_len, pkt.dscp, pkt.ecn) = (inner.frame_len, inner.dscp, inner.ecn);
-        pkt
-    }
-    /// Takes the inner packet out. An outer packet that is dropped must be taken out too.
-    pub fn take(&mut self, outer: &Packet) -> Packet {
-        let pkt = self.get(outer);
-        let inner = &mut self.slots[outer.seq as usize];
-        inner.carriers -= 1;
-        if inner.carriers == 0 {
-            self.free.push(outer.seq);
-        }
-        pkt
-    }
-    /// Packets in tunnels.
-    pub fn in_use(&self) -> usize {
-        self.slots.len() - self.free.len()
     }
 }
 
@@ -274,7 +216,7 @@ impl Node for Exit {
     fn run(&mut self, inbox: &mut Inbox, _now: Time, until: Time, out: &mut Outbox) {
         while let Some(mut pkt) = inbox.take(until) {
             self.ledger.arrive(pkt.enqueued_at, &mut pkt);
-            let number = out.inside.slots[pkt.seq as usize].number;
+            let number = out.inside.number(&pkt);
             let mut inner = out.inside.get(&pkt);
             match self.release(&pkt, &mut inner, number) {
                 Ok(()) => {
