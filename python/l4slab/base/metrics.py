@@ -164,8 +164,9 @@ HISTOGRAMS: Schema = {
 # A row per run, flow group, place and reason: packets that came to the network in the measured interval and were lost.
 LOSSES: Schema = {
     "flow": _TEXT,  # NULL of ACKs and handshakes
-    "lost_at": _TEXT,  # link.NAME | impair.NAME | rewrite | receiver | sender
-    "lost_by": _TEXT,  # overflow | aqm | replaced | loss | rewrite | checksum | medium
+    "lost_at": _TEXT,  # link.NAME | impair.NAME | rewrite | tunnel.NAME | receiver | sender
+    # overflow | aqm | replaced | loss | rewrite | checksum | medium | policer | replay | decapsulation
+    "lost_by": _TEXT,
     "lost_packets": _INT,
 }
 

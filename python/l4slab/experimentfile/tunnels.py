@@ -153,8 +153,8 @@ def _named(place: Place, key: str, written: list[str] | None, known: Mapping[str
 
 def _fit(place: Place, name: str, flow: run.Flow, mtu: int) -> None:
     """Gives a TCP flow the tunnel's MTU. Raises Problem where the packets of another one are larger."""
-    if flow["kind"] in ("cbr", "media", "udp-prague"):
-        frame = int(flow["packet_bytes"])
+    if flow["kind"] == "cbr" or flow["kind"] == "media" or flow["kind"] == "udp-prague":
+        frame = flow["packet_bytes"]
         if frame > mtu + _ETHERNET:
             text = f'has room for packets of {mtu} B, and flow "{name}" has packet = "{frame}B" with 14 B of Ethernet'
             raise Problem(place, "", f'{text}; write packet = "{mtu + _ETHERNET}B", or a larger mtu here')

@@ -44,7 +44,7 @@ def settings(told: Run) -> list[tuple[str, str]]:
         rows.append((f"impair {impair['name']}", f"{impair['netem']}, {where}"))
     for tunnel in told.get("tunnels", []):
         overhead, window = f"{tunnel['overhead_bytes']} B of overhead", tunnel["replay_window"]
-        words = [tunnel["kind"]] if tunnel.get("kind") else []
+        words = [str(kind)] if (kind := tunnel.get("kind")) else []
         words += [f"{', '.join(tunnel['flows'])} over {', '.join(tunnel['links'])}", overhead]
         words += [f"padded to {tunnel['padding_bytes']} B"] if tunnel["padding_bytes"] > 1 else []
         words += [f"MTU {tunnel['mtu_bytes']} B", f"ECN {tunnel['ecn']}"]

@@ -147,7 +147,7 @@ def _refuse_queues(run: Run, link: Link, name: str) -> None:
 
 def _inside(flow: Flow, tunnel: Tunnel) -> list[Sequence[str]]:
     """The links that a flow crosses in a tunnel, there and back."""
-    found = []
+    found: list[Sequence[str]] = []
     for path in (flow["path"], flow.get("reverse_path", [])):
         places = [place for place, link in enumerate(path) if link in tunnel["links"]]
         found.append(path[places[0] : places[-1] + 1] if places else [])
