@@ -4,6 +4,7 @@
 use l4slab_core::aqm::LinkInfo;
 use l4slab_core::aqm::hosts::Hosts;
 use l4slab_core::aqm::registry;
+use l4slab_core::aqm::tree::{ClassSpec, Queue};
 use l4slab_core::aqm::{Aqm, DropReason, Dropped, Marks, Pkt, QueueCx, TcpHeader};
 use l4slab_core::ecn::Ecn;
 use l4slab_core::probe::Gauges;
@@ -82,6 +83,13 @@ impl Pkt for Packet {
     }
 }
 
+const LINK: LinkInfo = LinkInfo { rate: Rate::from_bps(100_000_000), now: Time::ZERO };
+
+/// A class without anything.
+fn bare() -> ClassSpec<String> {
+    serde_json::from_value(serde_json::json!({ "id": "" })).expect("a class")
+}
+
 /// What a dequeue delivered.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub struct Out {
@@ -108,9 +116,17 @@ impl Bench {
         Bench::seeded(tc, 1)
     }
     pub fn seeded(tc: &str, seed: u64) -> Bench {
-        let link = LinkInfo { rate: Rate::from_bps(100_000_000), now: Time::ZERO };
+        Bench::of(registry::parse(tc).unwrap_or_else(|e| panic!("{e}")).build(LINK), seed)
+    }
+    /// A queue with one class, "1", that has a queue.
+    pub fn holding(tc: &str, class: &str) -> Bench {
+        let class = ClassSpec { id: "1".to_owned(), qdisc: Some(class.to_owned()), ..bare() };
+        let queue = Queue::new(tc, vec![class], Vec::new()).unwrap_or_else(|e| panic!("{e}"));
+        Bench::of(queue.build(LINK), 1)
+    }
+    fn of(queue: Box<dyn Aqm<Packet>>, seed: u64) -> Bench {
         Bench {
-            queue: registry::parse(tc).unwrap_or_else(|e| panic!("{e}")).build(link),
+            queue,
             rng: Rng::stream(seed, "bench", 0),
             drops: Vec::new(),
             enqueue_marks: 0,

@@ -132,8 +132,66 @@ fn constant_rates() {
     }
 }
 
+/// CoDel marks what has waited for more than its threshold when tbf looks at it, and tbf looks at a packet when the one
+/// before has left (`qdisc_peek_dequeued`). Packet k leaves after k ms, and tbf has looked at it a millisecond before.
+#[test]
+fn the_queue_of_its_class_marks() {
+    let codel = "codel limit 1000 target 1s interval 10s ecn ce_threshold 5ms";
+    let mut bench = Bench::holding("tbf rate 8mbit burst 1000b limit 1", codel);
+    for _ in 0..20 {
+        bench.put_len(0, Ecn::Ect1, 1000);
+    }
+    assert_eq!(bench.packets(), 20, "the limit is of the queue that it does not have");
+    for k in 0..20 {
+        assert!(k == 0 || bench.take(ms(k) - 1).is_none());
+        let out = bench.take(ms(k)).expect("it has tokens");
+        let is_late = k > 6;
+        assert_eq!((out.pkt.id, out.pkt.ecn == Ecn::Ce, out.marks.ce()), (k, is_late, is_late));
+        assert_eq!(bench.packets(), 19 - k);
+    }
+}
+
+/// Its class drops by its own limit, tbf what its bucket cannot hold, and the packet that waits for tokens counts.
+#[test]
+fn the_queue_of_its_class_drops() {
+    let mut bench = Bench::holding("tbf rate 8mbit burst 1000b limit 1mb", "pfifo limit 2");
+    bench.put_len(0, Ecn::NotEct, 1001);
+    assert_eq!((bench.packets(), bench.dropped(DropReason::Aqm)), (0, 1));
+    for _ in 0..2 {
+        bench.put_len(0, Ecn::NotEct, 1000);
+    }
+    // The bucket has room for one, and tbf holds the other.
+    assert!(bench.take(0).is_some() && bench.take(0).is_none());
+    assert_eq!((bench.packets(), bench.queue.next_timer()), (1, Time(ms(1))));
+    for _ in 0..3 {
+        bench.put_len(0, Ecn::NotEct, 1000);
+    }
+    assert_eq!((bench.packets(), bench.dropped(DropReason::Overflow)), (3, 1));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// With a FIFO that never fills in its class it does what it does without one.
+    #[test]
+    fn a_class_with_a_fifo_changes_nothing(
+        arrivals in proptest::collection::vec((0_u64..3_000_000, 64_u32..1600), 1..200),
+        burst in 1600_u32..5000,
+    ) {
+        let words = format!("tbf rate 8mbit burst {burst}b limit 1mb peakrate 40mbit mtu 1600b");
+        let times = |mut bench: Bench| {
+            let (mut now, mut out) = (0, Vec::new());
+            for (wait, len) in &arrivals {
+                let next = now + wait;
+                drain(&mut bench, now, &mut out, next);
+                now = next;
+                bench.put_len(now, Ecn::NotEct, *len);
+            }
+            drain(&mut bench, now, &mut out, u64::MAX);
+            out
+        };
+        prop_assert_eq!(times(Bench::holding(&words, "bfifo limit 1mb")), times(Bench::new(&words)));
+    }
 
     /// s_i + … + s_k <= b + r (t_k - t_i), for the rate and for the peak rate.
     #[test]

@@ -22,6 +22,7 @@ use crate::net::access::{self, ChangedMedium, MediumConfig, Subscribers};
 use crate::net::tunnel::TunnelSpec;
 use crate::params::{self, Gauge, Refused};
 use crate::time::{Span, Time};
+use crate::traffic::events::Events;
 use crate::traffic::{self, Traffic};
 use crate::units::{MTU_FRAME, Rate};
 
@@ -317,6 +318,8 @@ pub struct FlowSpec {
     pub delay_trace: Option<DelayTrace>,
     /// The station of the media on its path; without, one of the group's own.
     pub station: Option<String>,
+    /// What begins its flows while it runs.
+    pub events: Option<Events>,
     /// The kind of its flows.
     pub traffic: Arc<dyn Traffic>,
 }
@@ -349,6 +352,9 @@ struct Keys {
     delay_trace: Option<DelayTrace>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     station: Option<String>,
+    /// Flows that begin at random and live for a fixed time; `count` is 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    events: Option<Events>,
     #[serde(flatten)]
     #[cfg_attr(feature = "schema", schemars(skip))]
     others: Map<String, Value>,
@@ -366,6 +372,9 @@ impl TryFrom<Keys> for FlowSpec {
         others.retain(|_, value| !value.is_null() && *value != Value::Object(Map::new()));
         let traffic = traffic::read(&keys.kind, others)
             .map_err(|e| ScenarioError(format!("flow \"{}\": {e}", keys.name)))?;
+        if let Some(Err(text)) = keys.events.as_ref().map(Events::check) {
+            return Err(ScenarioError(format!("flow \"{}\": {text}", keys.name)));
+        }
         Ok(FlowSpec {
             name: keys.name,
             count: keys.count,
@@ -379,8 +388,18 @@ impl TryFrom<Keys> for FlowSpec {
             reverse_path: keys.reverse_path,
             delay_trace: keys.delay_trace,
             station: keys.station,
+            events: keys.events,
             traffic: traffic.into(),
         })
+    }
+}
+
+impl FlowSpec {
+    /// When the flows that its events begin start and stop, in a run with this seed that ends then.
+    pub fn lives(&self, seed: u64, duration_ns: u64) -> Vec<(Time, Time)> {
+        let stop = Time(self.stop_ns.unwrap_or(duration_ns).min(duration_ns));
+        let lives = |events: &Events| events.lives(seed, &self.name, Time(self.start_ns), stop);
+        self.events.as_ref().map(lives).unwrap_or_default()
     }
 }
 
@@ -697,7 +716,7 @@ impl Run {
     pub fn splits(&self, link: &LinkSpec) -> bool {
         let of_queue = match &link.qdisc {
             Queue::One(qdisc) => qdisc.splits(),
-            Queue::Tree(tree) => tree.qdiscs().iter().any(|(_, qdisc)| qdisc.splits()),
+            Queue::Tree(tree) => tree.splits(),
         };
         of_queue || self.medium_of(link).is_some()
     }
@@ -812,6 +831,11 @@ impl Run {
         }
         let flows: u64 = self.flows.iter().map(|f| u64::from(f.count)).sum();
         let later: u64 = self.at.iter().filter_map(|c| c.count).map(u64::from).sum();
+        for f in &self.flows {
+            self.check_events(f).map_err(|e| ScenarioError(format!("flow \"{}\": {e}", f.name)))?;
+        }
+        let lives = self.flows.iter().map(|f| f.lives(self.seed, self.duration_ns).len() as u64);
+        let later = later + lives.sum::<u64>();
         if later > MOST_LATER {
             return wrong(format!(
                 "at most {MOST_LATER} flows may come while it runs, not {later}"
@@ -1049,6 +1073,19 @@ impl Run {
         }
         if c.rate_bps == Some(0) {
             return wrong(format!("flow \"{name}\": rate must be above 0; use count = 0"));
+        }
+        Ok(())
+    }
+
+    fn check_events(&self, f: &FlowSpec) -> Result<(), ScenarioError> {
+        let Some(events) = &f.events else { return Ok(()) };
+        let counts = self.at.iter().filter(|c| c.flow.as_ref() == Some(&f.name));
+        if f.count > 0 || counts.filter_map(|c| c.count).next().is_some() {
+            return wrong("events begin its flows, and not count");
+        }
+        let seconds = self.duration_ns as f64 / events.interval_ns as f64;
+        if seconds * events.flows.max(1.0) > 2.0 * MOST_LATER as f64 {
+            return wrong(format!("its events begin more than {MOST_LATER} flows"));
         }
         Ok(())
     }

@@ -23,7 +23,7 @@ use l4slab_core::net::access;
 use l4slab_core::params::{self, Changed, Info, write_options};
 use l4slab_core::probe::{Series, Transfer};
 use l4slab_core::rng::Rng;
-use l4slab_core::scenario::Run;
+use l4slab_core::scenario::{FlowSpec, Run};
 use l4slab_core::sim::Simulation;
 use l4slab_core::sim::recording::Histogram;
 use l4slab_core::tc;
@@ -374,11 +374,20 @@ fn trees(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     to_python(py, &tree::listing())
 }
 
-/// The same as `canonical_qdisc` of a queue that holds classes.
+/// The same as `canonical_qdisc` of a queue that holds classes; of tbf, with the class that it may have.
 #[pyfunction]
 fn canonical_tree(text: &str) -> PyResult<String> {
-    let root = tree::Root::parse(text).ok_or_else(|| refused("it holds no classes"))?;
+    let root = tree::Root::parse(text, true).ok_or_else(|| refused("it holds no classes"))?;
     Ok(root.map_err(refused)?.canonical())
+}
+
+/// When the flows that the events of a flow group begin start and stop, ns: `flow` as a run's description has it, in
+/// JSON, in a run with this seed and duration. A ValueError says what is wrong.
+#[pyfunction]
+fn lives(flow: &str, seed: u64, duration_ns: u64) -> PyResult<Vec<(u64, u64)>> {
+    let flow: FlowSpec = serde_json::from_str(flow).map_err(refused)?;
+    let lives = flow.lives(seed, duration_ns);
+    Ok(lives.into_iter().map(|(start, stop)| (start.0, stop.0)).collect())
 }
 
 /// The options of a congestion control, completed with defaults. A ValueError says what is wrong.
@@ -485,6 +494,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(trees, m)?)?;
     m.add_function(wrap_pyfunction!(position::toml_position, m)?)?;
     m.add_function(wrap_pyfunction!(canonical_tree, m)?)?;
+    m.add_function(wrap_pyfunction!(lives, m)?)?;
     m.add_function(wrap_pyfunction!(canonical_transport, m)?)?;
     m.add_function(wrap_pyfunction!(canonical_controller, m)?)?;
     m.add_function(wrap_pyfunction!(canonical_media, m)?)?;

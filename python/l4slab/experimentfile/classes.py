@@ -25,6 +25,8 @@ DEFAULT_BURST = "1600B"
 # bounds.
 _R2Q, _QUANTUM = 10, (1000, 200_000)
 _MOST_LEVELS = 8
+# A queue that has a class where the file gives it one.
+MAY_HOLD: Final = "tbf"
 _ID = re.compile(r"[1-9a-f][0-9a-f]{0,3}(?::[1-9a-f][0-9a-f]{0,3})*")
 # The keys of a class that may change during a run: the queue of a leaf, and all others of htb.
 QUEUE: Final = "qdisc"
@@ -69,8 +71,14 @@ def qdiscs_of(table: run.Link | run.Change) -> Iterator[str]:
 
 
 def holds_classes(qdisc: str) -> bool:
-    """Whether these words are of a queue that holds classes."""
+    """Whether these words are of a queue that always holds classes."""
     return qdisc.partition(" ")[0] in {entry["name"] for entry in _core.trees()}
+
+
+def holds(outer: str, qdisc: str, numbers: Iterable[str]) -> bool:
+    """Whether the queue of class `outer` ("": the link's) holds one of these classes: tbf may have one."""
+    may = qdisc.partition(" ")[0] == MAY_HOLD and any(number and holder(number) == outer for number in numbers)
+    return may or holds_classes(qdisc)
 
 
 def holder(number: str) -> str:
@@ -159,7 +167,7 @@ def changeable(link: run.Link) -> dict[str, tuple[str, ...]]:
     for number, qdisc in qdiscs.items():
         if number:
             numbers = (*_NUMBERS, *(_TURNS if qdisc else ())) if qdiscs[holder(number)].startswith("htb ") else ()
-            valid[number] = (*numbers, QUEUE) if qdisc and not holds_classes(qdisc) else numbers
+            valid[number] = (*numbers, QUEUE) if qdisc and not holds(number, qdisc, qdiscs) else numbers
     return valid
 
 
@@ -220,7 +228,7 @@ def resolve(
     reads the words of a qdisc. Raises Problem.
     """
     tables, filters = raw.get("class", {}), raw.get("filter", [])
-    if not holds_classes(qdisc):
+    if not holds("", qdisc, tables_of(raw)):
         for key, written in (("class", tables), ("filter", filters)):
             if written:
                 leaf(qdisc, place, "qdisc")
@@ -254,10 +262,10 @@ def _tree(
     built = {
         outer: _building(place, outer, words, checked)
         for outer, words in qdiscs.items()
-        if words is not None and holds_classes(words)
+        if words is not None and holds(outer, words, checked)
     }
     for build in built.values():
-        (_check_htb if build.kind == "htb" else _check_prio)(build, tables_of(raw))
+        _CHECKS[build.kind](build, tables_of(raw))
     return Tree(
         " ".join(built[""].words),
         [_described(built, number, leaf) for number in checked],
@@ -277,7 +285,7 @@ def _check_holder(place: Place, number: str, qdiscs: Mapping[str, str | None]) -
     """Whether there is a queue that can hold this class."""
     outer = holder(number)
     words = qdiscs.get(outer)
-    if words is not None and holds_classes(words):
+    if words is not None and holds(outer, words, qdiscs):
         return
     told = (*place, "class")
     if outer not in qdiscs:
@@ -372,6 +380,23 @@ def _check_prio(build: _Building, tables: Mapping[str, Keys]) -> None:
         raise Problem(build.queue, "qdisc", text)
 
 
+def _check_tbf(build: _Building, tables: Mapping[str, Keys]) -> None:
+    own = build.number("1")
+    for number in build.classes:
+        if number != own:
+            text = f"is no class of qdisc = {show(build.qdisc)}, which has class {own} only"
+            raise Problem((*build.place, "class"), number, f"= {show(tables[number])} {text}")
+        for key in tables[number]:
+            if key != "qdisc":
+                text = f"= {show(tables[number][key])} is of htb; the class of tbf has a qdisc only"
+                raise Problem(build.of(number), key, text)
+        if build.classes[number].qdisc is None:
+            raise Problem(build.of(number), "", 'has no qdisc; add it, such as qdisc = "pie"')
+
+
+_CHECKS = {"htb": _check_htb, "prio": _check_prio, "tbf": _check_tbf}
+
+
 def _described(built: Mapping[str, _Building], number: str, leaf: Callable[[str, Place, str], str]) -> run.Class:
     build = built[holder(number)]
     one = build.classes[number]
@@ -400,6 +425,10 @@ def _filter(built: Mapping[str, _Building], number: int, table: Value, hosts: Ma
     if one.class_ not in leaves:
         what = "is no class of this link" if one.class_ not in classes else "has others below it and no queue"
         raise Problem(place, "class", f"= {show(one.class_)} {what}; {suggest(one.class_, leaves)}")
+    if (of := built[holder(one.class_)]).kind == MAY_HOLD:
+        text = f"= {show(one.class_)} is the class of a tbf, which has no filters"
+        remedy = f"write the class of tbf itself, {show(of.outer)}" if of.outer else "tbf takes every packet; remove it"
+        raise Problem(place, "class", f"{text}; {remedy}")
     found: run.Filter = {"class": one.class_}
     if one.dscp is not None:
         found["dscp"] = one.model_dump(include={"dscp"})["dscp"]

@@ -64,6 +64,14 @@ pub enum LinkLayer {
 }
 
 impl TbfConfig {
+    /// The longest packet that fits into its buckets, bytes.
+    pub(super) fn largest(&self) -> u32 {
+        self.peak().map_or(self.burst, |peak| self.burst.min(peak.mtu))
+    }
+    /// Its buckets, full.
+    pub(super) fn buckets(&self, now: Time) -> Buckets {
+        Buckets::full(self.framing(), self.rate, self.burst, self.peak(), now)
+    }
     fn framing(&self) -> Framing {
         Framing { overhead: self.overhead, mpu: self.mpu, linklayer: self.linklayer }
     }
@@ -168,8 +176,8 @@ impl<P: Pkt> Tbf<P> {
     pub fn new(config: TbfConfig, now: Time) -> Self {
         Tbf {
             queue: Queue::new(),
-            max_size: config.peak().map_or(config.burst, |peak| config.burst.min(peak.mtu)),
-            buckets: Buckets::full(config.framing(), config.rate, config.burst, config.peak(), now),
+            max_size: config.largest(),
+            buckets: config.buckets(now),
             wake: Time::NEVER,
             config,
         }
@@ -336,7 +344,7 @@ impl Qdisc for TbfConfig {
 
     /// Linux does so only with packets that do not fit into a bucket.
     fn splits(&self) -> bool {
-        self.peak().map_or(self.burst, |peak| self.burst.min(peak.mtu)) < LARGEST_PACKET
+        self.largest() < LARGEST_PACKET
     }
     fn room(&self, _link: LinkInfo) -> Room {
         Room { rate: self.rate, ..Room::of_bytes(self.limit) }

@@ -3,7 +3,9 @@
 //!
 //! * [`htb`], hierarchical token bucket: classes with a rate that is theirs, up to a ceiling that they may
 //!   borrow from their parent, by priority and, within one, in turns;
-//! * `prio` (Linux `sch_prio.c`): the first band that has a packet.
+//! * `prio` (Linux `sch_prio.c`): the first band that has a packet;
+//! * `tbf` with a queue of its own choice in its one class (Linux `sch_tbf.c`): the class's packets leave at the rate of
+//!   the bucket. Without a class it is a queue like any other ([`super::tbf`]).
 //!
 //! The queue of a class may hold classes itself. Their numbers begin with the number of that class ("10:1" is class 1 of
 //! the queue in class 10), and their filters sort its packets.
@@ -24,9 +26,10 @@ use super::police::{Action, PoliceConfig, Policer};
 use super::printed;
 use super::priorities::{PRIOMAP, PRIORITIES, priority};
 use super::registry::{self, QdiscConfig};
+use super::tbf::{Buckets, TbfConfig};
 use super::{
-    Aqm, Backlog, Classes, DropReason, Dropped, LinkInfo, Pkt, QueueCx, ReadsHosts, ReadsSacks,
-    purge, set_hosts,
+    Aqm, Backlog, Classes, DropReason, Dropped, LinkInfo, Marks, Pkt, Qdisc, QueueCx, ReadsHosts,
+    ReadsSacks, purge, set_hosts,
 };
 use crate::ecn::Ecn;
 use crate::error::ScenarioError;
@@ -131,16 +134,18 @@ impl Described for PrioConfig {
 pub enum Root {
     Htb(HtbConfig),
     Prio(PrioConfig),
+    Tbf(TbfConfig),
 }
 
 impl Root {
-    /// Reads its words; `None`: that is no queue with classes.
-    pub fn parse(text: &str) -> Option<Result<Root, Refused>> {
+    /// Reads its words; `None`: that is no queue with classes. `has_class`: one is there, which makes tbf such a queue.
+    pub fn parse(text: &str, has_class: bool) -> Option<Result<Root, Refused>> {
         let text = printed::as_read(text);
         let mut words = text.split_whitespace();
         match words.next()? {
             HtbConfig::NAME => Some(params::read_words(words).map(Root::Htb)),
             PrioConfig::NAME => Some(params::read_words(words).map(Root::Prio)),
+            TbfConfig::NAME if has_class => Some(params::read_words(words).map(Root::Tbf)),
             _ => None,
         }
     }
@@ -148,11 +153,12 @@ impl Root {
         match self {
             Root::Htb(c) => format!("{} {}", HtbConfig::NAME, params::write_words(c)),
             Root::Prio(c) => format!("{} {}", PrioConfig::NAME, params::write_words(c)),
+            Root::Tbf(c) => format!("{} {}", TbfConfig::NAME, params::write_words(c)),
         }
     }
 }
 
-/// All queues with classes, with their parameters.
+/// All queues that always have classes, with their parameters.
 pub fn listing() -> Vec<Info> {
     vec![Info::of::<HtbConfig>(), Info::of::<PrioConfig>()]
 }
@@ -264,7 +270,7 @@ impl Queue {
         filters: Vec<FilterSpec>,
     ) -> Result<Queue, ScenarioError> {
         let wrong = |e: Refused| ScenarioError(e.to_string());
-        match Root::parse(words) {
+        match Root::parse(words, !classes.is_empty()) {
             None if classes.is_empty() && filters.is_empty() => {
                 Ok(Queue::One(registry::parse(words).map_err(wrong)?))
             }
@@ -366,6 +372,13 @@ impl TreeConfig {
                 }
                 config.priomap.map(usize::from)
             }
+            Root::Tbf(_) => {
+                leaf("1")?;
+                if classes.len() > 1 || !own_filters.is_empty() {
+                    return wrong("tbf has class 1 and no filters".to_owned());
+                }
+                [0; PRIORITIES]
+            }
         };
         if let Root::Htb(_) = root {
             htb::check(&classes)?;
@@ -404,6 +417,7 @@ impl TreeConfig {
         match (&self.root, to.has_numbers()) {
             (Root::Htb(_), true) => htb::check_numbers(to),
             (Root::Prio(_), true) => wrong("is a band of prio and has a qdisc only"),
+            (Root::Tbf(_), true) => wrong("is the class of tbf and has a qdisc only"),
             (_, false) if to.qdisc.is_none() => wrong("changes by nothing; give a qdisc or rates"),
             (_, false) => Ok(()),
         }
@@ -426,12 +440,28 @@ impl TreeConfig {
         found
     }
 
+    /// Whether one of its queues cuts offloaded packets.
+    pub fn splits(&self) -> bool {
+        let inside = |class: &ClassSpec<Queue>| match &class.qdisc {
+            Some(Queue::One(qdisc)) => qdisc.splits(),
+            Some(Queue::Tree(tree)) => tree.splits(),
+            None => false,
+        };
+        matches!(&self.root, Root::Tbf(config) if config.splits())
+            || self.classes.iter().any(inside)
+    }
+
     fn build<P: Pkt + Send + 'static>(&self, link: LinkInfo) -> Box<dyn Aqm<P>> {
         let mut leaves = Vec::new();
         let mut names = Vec::new();
+        let tbf = match &self.root {
+            Root::Tbf(config) => Some(config),
+            _ => None,
+        };
         for class in &self.classes {
             let Some(queue) = &class.qdisc else { continue };
             let ceil = (class.ceil_bps > 0).then(|| Rate::from_bps(class.ceil_bps));
+            let ceil = ceil.or(tbf.map(|config| config.rate));
             let aqm = queue.build(below(ceil, link));
             let holds_classes = matches!(queue, Queue::Tree(_));
             let id = class.id.clone();
@@ -459,6 +489,7 @@ impl TreeConfig {
                 .collect(),
             others: self.others,
             htb: matches!(self.root, Root::Htb(_)).then(|| Htb::new(&self.classes, link.now)),
+            tbf: tbf.map(|config| Shaper::new(config, link.now)),
             names: interned(names),
             wake: Time::NEVER,
             drops: Vec::new(),
@@ -508,6 +539,27 @@ impl Filter {
     }
 }
 
+/// A tbf with a class. As in the kernel it takes the next packet out of the class's queue to see how long it is
+/// (`qdisc_peek_dequeued`), so the packet that waits for tokens is no longer under the control of that queue.
+struct Shaper<P> {
+    buckets: Buckets,
+    largest: u32,
+    head: Option<Head<P>>,
+}
+
+/// A packet that waits for tokens, with what its queue has said of it.
+struct Head<P> {
+    pkt: P,
+    band: usize,
+    marks: Marks,
+}
+
+impl<P> Shaper<P> {
+    fn new(config: &TbfConfig, now: Time) -> Shaper<P> {
+        Shaper { buckets: config.buckets(now), largest: config.largest(), head: None }
+    }
+}
+
 /// The tree at work.
 struct Tree<P> {
     leaves: Vec<Leaf<P>>,
@@ -515,6 +567,8 @@ struct Tree<P> {
     others: [usize; PRIORITIES],
     /// Whose turn it is; without, the first that has a packet.
     htb: Option<Htb>,
+    /// When the only class may send.
+    tbf: Option<Shaper<P>>,
     names: &'static [&'static str],
     /// When a class may send again.
     wake: Time,
@@ -574,6 +628,10 @@ impl<P: Pkt + Send + 'static> Aqm<P> for Tree<P> {
             cx.band(leaf.band);
             return cx.drop(pkt, DropReason::Policer);
         }
+        if self.tbf.as_ref().is_some_and(|tbf| pkt.frame_len() > tbf.largest) {
+            cx.band(leaf.band);
+            return cx.drop(pkt, DropReason::Aqm);
+        }
         call(leaf, &mut self.drops, cx, |aqm, cx| aqm.enqueue(pkt, cx));
         if let Some(htb) = &mut self.htb
             && leaf.aqm.backlog().packets > 0
@@ -601,12 +659,34 @@ impl<P: Pkt + Send + 'static> Aqm<P> for Tree<P> {
             self.wake = if sent.is_none() { htb.next_event() } else { Time::NEVER };
             return sent;
         }
+        if let Some(tbf) = &mut self.tbf {
+            self.wake = Time::NEVER;
+            if tbf.head.is_none() {
+                let pkt = take(&mut leaves[0], drops, cx)?;
+                tbf.head = Some(Head { pkt, band: cx.current_band(), marks: cx.marks() });
+            }
+            let head = tbf.head.take()?;
+            if let Err(missing) = tbf.buckets.take(cx.now, head.pkt.frame_len()) {
+                self.wake = cx.now + missing;
+                tbf.head = Some(head);
+                cx.marks = Marks::default();
+                return None;
+            }
+            cx.band = head.band;
+            cx.marks = head.marks;
+            return Some(head.pkt);
+        }
         let mut waiting = leaves.iter_mut().filter(|leaf| leaf.aqm.backlog().packets > 0);
         waiting.find_map(|leaf| take(leaf, drops, cx))
     }
 
     fn backlog(&self) -> Backlog {
-        self.leaves.iter().fold(Backlog::default(), |sum, leaf| {
+        let head = self.tbf.iter().filter_map(|tbf| tbf.head.as_ref());
+        let held = head.fold(Backlog::default(), |_, head| Backlog {
+            packets: 1,
+            bytes: u64::from(head.pkt.frame_len()),
+        });
+        self.leaves.iter().fold(held, |sum, leaf| {
             let one = leaf.aqm.backlog();
             Backlog { packets: sum.packets + one.packets, bytes: sum.bytes + one.bytes }
         })
@@ -688,6 +768,9 @@ impl<P: Pkt + Send + 'static> Classes<P> for Tree<P> {
                     own::fail(format!("class {}: its queue has packets and never lets go", to.id));
                 }
                 lost.into_iter().for_each(|dropped| cx.drop(dropped.pkt, dropped.why));
+                if let Some(head) = self.tbf.as_mut().and_then(|tbf| tbf.head.take()) {
+                    cx.drop(head.pkt, DropReason::Replaced);
+                }
                 leaf.aqm = qdisc.build(link);
                 set_hosts(&mut *leaf.aqm, &self.hosts);
                 for pkt in waiting {

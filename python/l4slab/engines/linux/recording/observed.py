@@ -15,7 +15,7 @@ from l4slab.base.run import Change, Class, Run
 from l4slab.base.run import Link as Spec
 from l4slab.engines.linux.flows import CODEPOINTS, Flow
 from l4slab.engines.linux.lab import FIRST_PORT, Lab, classid, handles_of, is_of_host
-from l4slab.experimentfile.classes import holder, holds_classes
+from l4slab.experimentfile.classes import MAY_HOLD, holder, holds
 from l4slab.stacks.qlog import Log
 
 Array = npt.NDArray[Any]
@@ -235,7 +235,9 @@ class Link:
     @property
     def classes(self) -> list[Class]:
         """Those with a queue that holds no further classes."""
-        return [one for one in self.spec.get("classes", ()) if (qdisc := one.get("qdisc")) and not holds_classes(qdisc)]
+        classes = self.spec.get("classes", ())
+        numbers = [one["id"] for one in classes]
+        return [one for one in classes if (qdisc := one.get("qdisc")) and not holds(one["id"], qdisc, numbers)]
 
     def _leaves(self) -> dict[str, Array]:
         """By class, which packets it got: the first filter that fits decides."""
@@ -249,10 +251,12 @@ class Link:
             one["id"]: qdisc for one in self.spec["classes"] if (qdisc := one.get("qdisc")) is not None
         }
         # A class stands before those in its queue.
-        held = {outer: words.split() for outer, words in qdiscs.items() if holds_classes(words)}
+        held = {outer: words.split() for outer, words in qdiscs.items() if holds(outer, words, qdiscs)}
         came = {"": np.ones(len(flow), bool)}
         for outer, words in held.items():
-            if words[0] == "htb":
+            if words[0] == MAY_HOLD:
+                band = np.ones(len(flow), int)
+            elif words[0] == "htb":
                 band = np.full(len(flow), int(words[2], 16))
             else:
                 band = np.array([int(band) + 1 for band in words[4:]])[priority]
