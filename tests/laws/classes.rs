@@ -332,3 +332,52 @@ fn a_class_may_hold_bands() {
     agrees("what it leaves of the class", found[1], 2.0, 0.01);
     agrees("the other class", found[2], 12.0, 0.005);
 }
+
+/// A tbf with a queue in its class, in a band of prio, has its rate and no more, and its queue signals: PIE holds the
+/// delay of a source above the rate by drops. The other band has the rest of the link.
+#[test]
+fn tbf_caps_a_band_of_prio_and_its_queue_keeps_the_delay() {
+    let mut lab =
+        lab(30.0, 10.0).link("l", LINK, "prio bands 2 priomap 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1");
+    lab.0["links"][0]["classes"] = json!([
+        {"id": "1", "qdisc": "tbf rate 5mbit burst 10kb limit 1"},
+        {"id": "1:1", "qdisc": "pie target 5ms limit 20000"},
+        {"id": "2", "qdisc": "pfifo limit 20"},
+    ]);
+    lab.0["links"][0]["filters"] = json!([{"class": "1", "dscp": 1}]);
+    let lab = lab.cbr("capped", 6.0, "not-ect", json!({"dscp": 1})).cbr(
+        "rest",
+        30.0,
+        "not-ect",
+        json!({}),
+    );
+    let found = lab.run();
+    agrees("the cap", found.queue("l", "1:1").rate_mbps, 5.0, 0.001);
+    agrees("the rest", found.queue("l", "2").rate_mbps, LINK - 5.0, 0.001);
+    let capped = found.queue("l", "1:1");
+    assert_eq!(capped.dropped_overflow_packets, 0);
+    agrees("drops of PIE", capped.drop_pct.expect("it had packets"), 100.0 / 6.0, 0.02);
+    let mean_ms = capped.sojourn_ms_mean.expect("it had packets");
+    // PIE's target and the packet that waits for tokens.
+    assert!(mean_ms > 4.0 && mean_ms < 11.0, "{mean_ms} ms");
+}
+
+/// Flows that events begin send for their life: what they deliver is the rate of their application for all of it. The
+/// slow start of each loses less than a round trip, and what is under way at the end of a life arrives.
+#[test]
+fn flows_of_events_send_for_their_life() {
+    let events = json!({"interval_ns": 250_000_000, "flows": 3.0, "most": 20, "within_ns": 500_000_000,
+                        "life_ns": 2_000_000_000});
+    let more =
+        json!({"count": 0, "rate_bps": bps(1.0), "events": events, "stop_ns": 50_000_000_000_u64});
+    let lab =
+        lab(55.0, 0.0).link("l", 1000.0, "pfifo limit 10000").tcp("short", "cubic", 4.0, more);
+    let run = l4slab_core::scenario::Run::from_json(&lab.0.to_string()).expect("a run");
+    let lives = run.flows[0].lives(run.seed, run.duration_ns);
+    let seconds: f64 = lives.iter().map(|(from, until)| until.since(*from).as_secs_f64()).sum();
+    assert!(lives.len() > 400 && lives.iter().all(|(_, until)| until.0 <= 50_000_000_000));
+    let row = lab.run();
+    let row = row.flow("short");
+    assert_eq!(row.count as usize, lives.len());
+    agrees("payload", row.goodput_mbps * 55.0, seconds, 0.01);
+}

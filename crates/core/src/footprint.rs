@@ -14,6 +14,7 @@ use crate::scenario::{Direction, FlowSpec, LinkSpec, Run, Whole};
 use crate::sim::{LONGEST_WINDOW, PACKETS_PER_WINDOW};
 use crate::time::{Span, Time};
 use crate::traffic::Demand;
+use crate::traffic::events::most_at_once;
 use crate::units::{MTU_FRAME, Rate};
 
 /// Bytes of a packet in a queue: rings double, so they are three quarters full on average.
@@ -187,6 +188,8 @@ fn sender<'a>(run: &Run, links: &Links, flow: &'a FlowSpec) -> Sender<'a> {
             *most = most.max(bps as f64);
         }
     }
+    let lives = flow.lives(run.seed, run.duration_ns);
+    (count, begun) = (count + most_at_once(&lives) as f64, begun + lives.len() as f64);
     let end_ns = flow.stop_ns.unwrap_or(run.duration_ns).min(run.duration_ns);
     let path = links.slowest(&flow.path);
     let wanted = count * demand.rate_bps.unwrap_or(path);

@@ -2,6 +2,7 @@
 
 pub mod cbr;
 mod connections;
+pub mod events;
 pub mod media;
 pub mod page;
 pub mod poisson;

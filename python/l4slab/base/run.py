@@ -83,6 +83,29 @@ Direction = Literal["forward", "reverse", "both"]
 # The two ECN bits, with their values on the wire.
 Ecn = Literal["not-ect", "ect1", "ect0", "ce"]
 
+# The kind of ECN that a host's TCP supports or asks for; Linux `net.ipv4.tcp_ecn` 0, 1 and 3.
+EcnSupport = Literal["off", "classic", "accecn"] | Literal["sce"]
+
+# How frames differ in size.
+EncoderModel = (
+    Literal["uniform", "lognormal"] | Literal["even"] | Literal["rfc8593"] | Literal["sharing"] | Literal["vp8"]
+)
+
+
+@final
+class Events(TypedDict):
+    """The events of a flow group."""
+
+    # Mean number of flows that an event begins: none counts as one, more than `most` as `most`.
+    flows: float
+    # Mean time between two.
+    interval_ns: int
+    # How long each of them sends.
+    life_ns: int
+    most: int
+    # They begin within this time of the event, each at random.
+    within_ns: int
+
 
 @final
 class CbrFlow(TypedDict):
@@ -93,6 +116,8 @@ class CbrFlow(TypedDict):
     delay_trace: NotRequired[DelayTrace | None]
     dscp: int
     ecn: Ecn
+    # Flows that begin at random and live for a fixed time; `count` is 0.
+    events: NotRequired[Events | None]
     host: NotRequired[int | None]
     kind: Literal["cbr"]
     name: str
@@ -107,14 +132,6 @@ class CbrFlow(TypedDict):
     station: NotRequired[str | None]
     stop_ns: int | None
 
-
-# The kind of ECN that a host's TCP supports or asks for; Linux `net.ipv4.tcp_ecn` 0, 1 and 3.
-EcnSupport = Literal["off", "classic", "accecn"] | Literal["sce"]
-
-# How frames differ in size.
-EncoderModel = (
-    Literal["uniform", "lognormal"] | Literal["even"] | Literal["rfc8593"] | Literal["sharing"] | Literal["vp8"]
-)
 
 # A packet matches if it has all given properties; `host` sends or receives it.
 Filter = TypedDict(
@@ -157,6 +174,8 @@ class PageFlow(TypedDict):
     delay_trace: NotRequired[DelayTrace | None]
     dscp: int
     ecn: EcnSupport | None
+    # Flows that begin at random and live for a fixed time; `count` is 0.
+    events: NotRequired[Events | None]
     host: NotRequired[int | None]
     # Mean time between pages.
     interval_ns: int
@@ -253,6 +272,8 @@ class MediaFlow(TypedDict):
     ecn: Ecn | None
     # By default what the controller is used with.
     encoder: EncoderModel | None
+    # Flows that begin at random and live for a fixed time; `count` is 0.
+    events: NotRequired[Events | None]
     feedback: Format
     # Time between reports; by default what the controller wants.
     feedback_interval_ns: int | None
@@ -301,6 +322,8 @@ class ResponsivenessFlow(TypedDict):
     delay_trace: NotRequired[DelayTrace | None]
     dscp: int
     ecn: EcnSupport | None
+    # Flows that begin at random and live for a fixed time; `count` is 0.
+    events: NotRequired[Events | None]
     host: NotRequired[int | None]
     # How long foreign probes measure the idle path before the load.
     idle_ns: int
@@ -361,6 +384,8 @@ class ProgramFlow(TypedDict):
     dscp: int
     ecn: EcnSupport | None
     env: NotRequired[dict[str, str]]
+    # Flows that begin at random and live for a fixed time; `count` is 0.
+    events: NotRequired[Events | None]
     # 16 hex digits of the contents, by the word of a command or the value of `env` that names a file.
     files: dict[str, str]
     host: NotRequired[int | None]
@@ -393,6 +418,8 @@ class TcpFlow(TypedDict):
     delay_trace: NotRequired[DelayTrace | None]
     dscp: int
     ecn: EcnSupport | None
+    # Flows that begin at random and live for a fixed time; `count` is 0.
+    events: NotRequired[Events | None]
     # The receiver's host joins segments, from the first one that has come for so long (interrupt coalescing).
     gro_ns: NotRequired[int | None]
     # Bursts of the sender cross the network as one packet.
@@ -457,6 +484,8 @@ class UdpPragueFlow(TypedDict):
     count: int
     delay_trace: NotRequired[DelayTrace | None]
     dscp: int
+    # Flows that begin at random and live for a fixed time; `count` is 0.
+    events: NotRequired[Events | None]
     host: NotRequired[int | None]
     kind: Literal["udp-prague"]
     name: str
@@ -484,6 +513,10 @@ class VideoFlow(TypedDict):
     delay_trace: NotRequired[DelayTrace | None]
     dscp: int
     ecn: EcnSupport | None
+    # Flows that begin at random and live for a fixed time; `count` is 0.
+    events: NotRequired[Events | None]
+    # The encoder rests after so many frames.
+    frames_total: NotRequired[int | None]
     host: NotRequired[int | None]
     # Time between frames.
     interval_ns: int
@@ -495,6 +528,8 @@ class VideoFlow(TypedDict):
     path: list[str]
     peer_ecn: EcnSupport | None
     peer_host: NotRequired[int | None]
+    # The viewer plays each frame for the time between frames, from so long after the first one on.
+    player_ns: NotRequired[int | None]
     rate_bps: int
     receive_window_bytes: int | None
     reverse_path: NotRequired[list[str]]
@@ -518,6 +553,8 @@ class WebFlow(TypedDict):
     delay_trace: NotRequired[DelayTrace | None]
     dscp: int
     ecn: EcnSupport | None
+    # Flows that begin at random and live for a fixed time; `count` is 0.
+    events: NotRequired[Events | None]
     host: NotRequired[int | None]
     # Mean time between requests.
     interval_ns: int

@@ -364,9 +364,11 @@ def _changeable(flow: run.Flow) -> list[str]:
         return ["rtt"]
     if flow["kind"] == "media":
         return ["rate_max" if key == "rate" else key for key in AT_FLOW_KEYS] + ["pause"]
+    # Events begin flows without a [[at]].
+    keys = [key for key in AT_FLOW_KEYS if key != "count" or flow.get("events") is None]
     if flow["kind"] == "tcp" and flow.get("rate_bps") is not None:
-        return ["app_rate" if key == "rate" else key for key in AT_FLOW_KEYS] + ["pause"]
-    return [key for key in AT_FLOW_KEYS if key != "rate" or flow["kind"] == "cbr"]
+        return ["app_rate" if key == "rate" else key for key in keys] + ["pause"]
+    return [key for key in keys if key != "rate" or flow["kind"] == "cbr"]
 
 
 def _link_change(time_ns: int, link: str, settings: Keys, place: Place, in_force: _InForce) -> run.Change:

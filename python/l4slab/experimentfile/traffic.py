@@ -71,7 +71,15 @@ Option = Annotated[str | int | float | bool, BeforeValidator(checked_by(_option_
 
 
 # In a description only where they are set.
-_SELDOM = ("rate_bps", "block_bytes", "rto_min_ns", "mtu_bytes", "env", "stack", "station", "gso", "gro_ns")
+_SELDOM = ("frames_total", "player_ns", "rate_bps", "block_bytes", "rto_min_ns", "mtu_bytes", "env", "stack", "station", "gso", "gro_ns")
+# Of flows that events begin, the name of each key in a run's description.
+_OF_EVENTS = {
+    "events": "interval_ns",
+    "event_flows": "flows",
+    "event_flows_max": "most",
+    "event_within": "within_ns",
+    "life": "life_ns",
+}
 # Later than any run ends.
 _FOR_EVER_NS = 2**62
 # What a stack says instead of the file.
@@ -131,7 +139,7 @@ class AnyFlow(Table):
         """The flow as engines take it; without `path`, all links, and without what its file adds to the delay and the
         numbers of its hosts. `outside` gets what it names. Raises Problem.
         """
-        elsewhere = {"on", "off", "delay_trace", "trace_repeat", "host", "peer_host", "transport"}
+        elsewhere = {"on", "off", "delay_trace", "trace_repeat", "host", "peer_host", "transport", *_OF_EVENTS}
         found = self.model_dump(by_alias=True, exclude=elsewhere)
         found = {key: value for key, value in found.items() if value not in (None, {}) or key not in _SELDOM}
         # The serialization aliases of a kind's model are the keys of the core's type of this kind.
@@ -224,13 +232,39 @@ class Flow(Tcp):
     gro: Annotated[str, Quantity(TIME, least=0, most=10**8)] | None = Field(
         default=None, examples=['"50us"'], serialization_alias="gro_ns"
     )
+    events: Interval | None = Field(default=None, examples=['"1/s"'])
+    event_flows: float = Field(default=1, gt=0, le=1000, examples=["5"])
+    event_flows_max: int = Field(default=1000, ge=1, le=1000, examples=["20"])
+    event_within: TimeOrZero = Field(default="0s", examples=['"500ms"'])
+    life: Duration | None = Field(default=None, examples=['"5s"'])
+
+    def described(self, outside: Outside) -> run.Flow:
+        found = super().described(outside)
+        if self.events is not None:
+            dumped = self.model_dump(include=set(_OF_EVENTS))
+            found["count"] = 0
+            # As in `AnyFlow.described`: these are the keys of the core's type.
+            found["events"] = cast(run.Events, {name: dumped[key] for key, name in _OF_EVENTS.items()})
+        return found
 
     def mistake(self, raw: Keys) -> tuple[str, str] | None:
+        if (wrong := self._mistake_of_events(raw)) is not None:
+            return wrong
         if self.bytes is not None and self.app_rate is not None:
             return "app_rate", f"= {show(raw['app_rate'])} stands beside bytes; remove one of them"
         if self.app_block is not None and self.app_rate is None:
             return "app_block", f"= {show(raw['app_block'])} needs app_rate, the rate at which blocks are written"
         return super().mistake(raw)
+
+    def _mistake_of_events(self, raw: Keys) -> tuple[str, str] | None:
+        if self.events is None:
+            key = next((key for key in _OF_EVENTS if key in raw), None)
+            return key and (key, f'= {show(raw[key])} is of events, which begin flows; add events = "1/s"')
+        if self.life is None:
+            text = 'begin flows that live for a fixed time; add life, such as life = "5s"'
+            return "events", f"= {show(raw['events'])} {text}"
+        key = next((key for key in ("count", "on", "off") if key in raw), None)
+        return key and (key, f"= {show(raw[key])} stands beside events, which begin the flows; remove one of them")
 
 
 class WebFlow(Tcp):
@@ -261,6 +295,8 @@ class VideoFlow(Tcp):
     frames: Interval = Field(default="60/s", serialization_alias="interval_ns")
     frame_spread: float = Field(default=0.15, ge=0, le=10, examples=["0.15"], serialization_alias="spread")
     controls: Interval | None = Field(default=None, serialization_alias="control_interval_ns")
+    frames_total: int | None = Field(default=None, ge=1, le=10**9, examples=["30"])
+    player: TimeOrZero | None = Field(default=None, examples=['"5s"'], serialization_alias="player_ns")
 
 
 class PageFlow(Tcp):

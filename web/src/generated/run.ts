@@ -100,6 +100,39 @@ export type Direction = "forward" | "reverse" | "both";
 export type Ecn = "not-ect" | "ect1" | "ect0" | "ce";
 
 /**
+ * The kind of ECN that a host's TCP supports or asks for; Linux `net.ipv4.tcp_ecn` 0, 1 and 3.
+ */
+export type EcnSupport = "off" | "classic" | "accecn" | "sce";
+
+/**
+ * How frames differ in size.
+ */
+export type EncoderModel = "uniform" | "lognormal" | "even" | "rfc8593" | "sharing" | "vp8";
+
+/**
+ * The events of a flow group.
+ */
+export interface Events {
+  /**
+   * Mean number of flows that an event begins: none counts as one, more than `most` as `most`.
+   */
+  flows: number;
+  /**
+   * Mean time between two.
+   */
+  interval_ns: number;
+  /**
+   * How long each of them sends.
+   */
+  life_ns: number;
+  most: number;
+  /**
+   * They begin within this time of the event, each at random.
+   */
+  within_ns: number;
+}
+
+/**
  * A source that sends `batch` frames at once, evenly spaced in time.
  */
 export interface CbrFlow {
@@ -108,6 +141,10 @@ export interface CbrFlow {
   delay_trace?: DelayTrace | null;
   dscp: number;
   ecn: Ecn;
+  /**
+   * Flows that begin at random and live for a fixed time; `count` is 0.
+   */
+  events?: Events | null;
   host?: number | null;
   kind: "cbr";
   name: string;
@@ -124,16 +161,6 @@ export interface CbrFlow {
   station?: string | null;
   stop_ns: number | null;
 }
-
-/**
- * The kind of ECN that a host's TCP supports or asks for; Linux `net.ipv4.tcp_ecn` 0, 1 and 3.
- */
-export type EcnSupport = "off" | "classic" | "accecn" | "sce";
-
-/**
- * How frames differ in size.
- */
-export type EncoderModel = "uniform" | "lognormal" | "even" | "rfc8593" | "sharing" | "vp8";
 
 /**
  * A packet matches if it has all given properties; `host` sends or receives it.
@@ -185,6 +212,10 @@ export interface PageFlow {
   delay_trace?: DelayTrace | null;
   dscp: number;
   ecn: EcnSupport | null;
+  /**
+   * Flows that begin at random and live for a fixed time; `count` is 0.
+   */
+  events?: Events | null;
   host?: number | null;
   /**
    * Mean time between pages.
@@ -312,6 +343,10 @@ export interface MediaFlow {
    * By default what the controller is used with.
    */
   encoder: EncoderModel | null;
+  /**
+   * Flows that begin at random and live for a fixed time; `count` is 0.
+   */
+  events?: Events | null;
   feedback: Format;
   /**
    * Time between reports; by default what the controller wants.
@@ -382,6 +417,10 @@ export interface ResponsivenessFlow {
   delay_trace?: DelayTrace | null;
   dscp: number;
   ecn: EcnSupport | null;
+  /**
+   * Flows that begin at random and live for a fixed time; `count` is 0.
+   */
+  events?: Events | null;
   host?: number | null;
   /**
    * How long foreign probes measure the idle path before the load.
@@ -464,6 +503,10 @@ export interface ProgramFlow {
   ecn: EcnSupport | null;
   env?: Record<string, string>;
   /**
+   * Flows that begin at random and live for a fixed time; `count` is 0.
+   */
+  events?: Events | null;
+  /**
    * 16 hex digits of the contents, by the word of a command or the value of `env` that names a file.
    */
   files: Record<string, string>;
@@ -505,6 +548,10 @@ export interface TcpFlow {
   delay_trace?: DelayTrace | null;
   dscp: number;
   ecn: EcnSupport | null;
+  /**
+   * Flows that begin at random and live for a fixed time; `count` is 0.
+   */
+  events?: Events | null;
   /**
    * The receiver's host joins segments, from the first one that has come for so long (interrupt coalescing).
    */
@@ -594,6 +641,10 @@ export interface UdpPragueFlow {
   count: number;
   delay_trace?: DelayTrace | null;
   dscp: number;
+  /**
+   * Flows that begin at random and live for a fixed time; `count` is 0.
+   */
+  events?: Events | null;
   host?: number | null;
   kind: "udp-prague";
   name: string;
@@ -627,6 +678,14 @@ export interface VideoFlow {
   delay_trace?: DelayTrace | null;
   dscp: number;
   ecn: EcnSupport | null;
+  /**
+   * Flows that begin at random and live for a fixed time; `count` is 0.
+   */
+  events?: Events | null;
+  /**
+   * The encoder rests after so many frames.
+   */
+  frames_total?: number | null;
   host?: number | null;
   /**
    * Time between frames.
@@ -640,6 +699,10 @@ export interface VideoFlow {
   path: string[];
   peer_ecn: EcnSupport | null;
   peer_host?: number | null;
+  /**
+   * The viewer plays each frame for the time between frames, from so long after the first one on.
+   */
+  player_ns?: number | null;
   rate_bps: number;
   receive_window_bytes: number | null;
   reverse_path?: string[];
@@ -667,6 +730,10 @@ export interface WebFlow {
   delay_trace?: DelayTrace | null;
   dscp: number;
   ecn: EcnSupport | null;
+  /**
+   * Flows that begin at random and live for a fixed time; `count` is 0.
+   */
+  events?: Events | null;
   host?: number | null;
   /**
    * Mean time between requests.

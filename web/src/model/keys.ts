@@ -180,6 +180,13 @@ const NOT_HELD_OF_TCP = {
   transport: { field: "transport", instead: "Linux' rules are used" },
   gso: { field: "gso", instead: "its packets hold one segment" },
   gro: { field: "gro_ns", instead: "its receiver takes each packet when it comes" },
+  frames_total: { field: "frames_total", instead: "its frames do not end" },
+  player: { field: "player_ns", instead: "nobody plays its frames" },
+  events: { field: "events", instead: "nothing begins its flows" },
+  event_flows: { instead: "" },
+  event_flows_max: { instead: "" },
+  event_within: { instead: "" },
+  life: { instead: "" },
 };
 
 /** What a file may have and the page has not: of each table, the key, its field in a description, what is used instead. */

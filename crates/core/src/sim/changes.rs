@@ -25,6 +25,8 @@ pub(super) enum Event {
     Medium(usize, Box<ChangedMedium>),
     Rtt(usize, Span),
     Count(usize, u32),
+    /// A flow of a group begins that stops then.
+    Begin(usize, Time),
     FlowRate(usize, u64),
     Pause(usize, bool),
     Netem(usize, NetemConfig),
@@ -136,6 +138,10 @@ pub(super) fn agenda(run: &Run) -> Result<Vec<(Time, Event)>, ScenarioError> {
         // Step 0 of a trace applies from the beginning.
         agenda.extend(trace.step(1).map(|(at, _)| (at, Event::Delay(group, 1))));
     }
+    for (group, flow) in run.flows.iter().enumerate() {
+        let lives = flow.lives(run.seed, run.duration_ns).into_iter();
+        agenda.extend(lives.map(|(begin, stop)| (begin, Event::Begin(group, stop))));
+    }
     agenda.sort_by_key(|(at, _)| *at);
     Ok(agenda)
 }
@@ -220,6 +226,7 @@ impl<T: Tap> Simulation<T> {
                 }
             }
             Event::Count(group, count) => self.set_count(group, count as usize),
+            Event::Begin(group, stop) => self.begin(group, stop),
             Event::FlowRate(group, bps) => {
                 for i in self.groups[group].active.clone() {
                     self.slots[i].flow.set_rate(self.now, bps);
@@ -302,14 +309,19 @@ impl<T: Tap> Simulation<T> {
             self.wake(i);
         }
         while self.groups[group].active.len() < count {
-            self.add_flow(group, self.now, Time::NEVER);
-            let slot = self.slots.last_mut().expect("just added");
-            if let Some(bps) = self.groups[group].rate_bps {
-                slot.flow.set_rate(self.now, bps);
-            }
-            if self.groups[group].is_paused {
-                slot.flow.pause(self.now, true);
-            }
+            self.begin(group, Time::NEVER);
+        }
+    }
+
+    /// A flow of a group begins, as the others of the group are now.
+    fn begin(&mut self, group: usize, stop: Time) {
+        self.add_flow(group, self.now, stop);
+        let slot = self.slots.last_mut().expect("just added");
+        if let Some(bps) = self.groups[group].rate_bps {
+            slot.flow.set_rate(self.now, bps);
+        }
+        if self.groups[group].is_paused {
+            slot.flow.pause(self.now, true);
         }
     }
 }

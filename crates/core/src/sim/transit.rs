@@ -394,6 +394,7 @@ impl Transit {
             // The delays follow their changes themselves, and there are neither flows nor media.
             Event::Rtt(..)
             | Event::Delay(..)
+            | Event::Begin(..)
             | Event::Count(..)
             | Event::FlowRate(..)
             | Event::Pause(..)

@@ -5,10 +5,13 @@
 //! and those behind wait for them. A message tells the whole state, so what a lost one said takes effect
 //! with the next that arrives.
 
+mod player;
+
 use std::collections::VecDeque;
 
 use serde::Deserialize;
 
+use self::player::Player;
 use super::poisson::Poisson;
 use super::tcp::{self, Hosts};
 use super::{Begins, Demand, Place, Traffic};
@@ -18,7 +21,7 @@ use crate::error::ScenarioError;
 use crate::math;
 use crate::packet::{Flags, FlowId, GroupId, Packet, UDP_IP_HEADERS};
 use crate::params::Gauge;
-use crate::probe::{SenderState, Totals, Transfer, TransferKind};
+use crate::probe::{Experience, SenderState, Totals, Transfer, TransferKind};
 use crate::rng::Rng;
 use crate::time::{Span, Time};
 use crate::transport::receiver::Receiver;
@@ -46,6 +49,12 @@ pub struct Spec {
     spread: f64,
     /// Mean time between the viewer's messages; none by default.
     control_interval_ns: Option<u64>,
+    /// The encoder rests after so many frames.
+    #[cfg_attr(feature = "schema", serde(skip_serializing_if = "Option::is_none"))]
+    frames_total: Option<u64>,
+    /// The viewer plays each frame for the time between frames, from so long after the first one on.
+    #[cfg_attr(feature = "schema", serde(skip_serializing_if = "Option::is_none"))]
+    player_ns: Option<u64>,
 }
 
 fn default_spread() -> f64 {
@@ -63,6 +72,9 @@ impl Traffic for Spec {
         }
         if self.rate_bps == 0 {
             return wrong("a video needs a rate above 0");
+        }
+        if self.frames_total == Some(0) {
+            return wrong("a video needs a frame");
         }
         if self.control_interval_ns == Some(0) {
             return wrong("the time between controls must be above 0");
@@ -135,6 +147,9 @@ struct Frames {
     spread: f64,
     rng: Rng,
     next_frame: Time,
+    /// How many may still come, and the bytes of those that came.
+    left: u64,
+    made_bytes: u64,
     stop: Time,
     started: bool,
     frames: VecDeque<Frame>,
@@ -149,6 +164,10 @@ struct Frames {
     /// Number of the first of `inputs`.
     first_input: u64,
     done: Vec<Transfer>,
+    /// Of a viewer who plays them: when each frame was complete, and how long after the first one the player begins.
+    came: Vec<Time>,
+    prebuffer: Option<Span>,
+    player: Option<Player>,
 }
 
 impl Frames {
@@ -164,6 +183,8 @@ impl Frames {
             spread: spec.spread,
             rng: stream("video frames"),
             next_frame: Time::NEVER,
+            left: spec.frames_total.unwrap_or(u64::MAX),
+            made_bytes: 0,
             stop: place.stop,
             started: false,
             frames: VecDeque::new(),
@@ -175,6 +196,9 @@ impl Frames {
             inputs: VecDeque::new(),
             first_input: 0,
             done: Vec::new(),
+            came: Vec::new(),
+            prebuffer: spec.player_ns.map(Span),
+            player: None,
         }
     }
 
@@ -184,6 +208,9 @@ impl Frames {
         if now < self.stop {
             self.next_frame = now;
         }
+        let total = (self.left < u64::MAX).then_some(self.left as usize);
+        let player = |wait| Player { chunk: self.interval, begin: now + wait, total };
+        self.player = self.prebuffer.map(player);
     }
     /// The viewer sees something for the first time.
     fn begin_moving(&mut self, now: Time) {
@@ -215,7 +242,9 @@ impl Frames {
         let shows = self.first_input + known;
         self.frames.push_back(Frame { written_at: now, bytes, first: None, last: None, shows });
         let next = now + self.interval;
-        self.next_frame = if next < self.stop { next } else { Time::NEVER };
+        self.left -= 1;
+        self.made_bytes += bytes;
+        self.next_frame = if next < self.stop && self.left > 0 { next } else { Time::NEVER };
         bytes
     }
 
@@ -283,6 +312,9 @@ impl Frames {
                 ideal: None,
                 retransmits: None,
             });
+            if self.player.is_some() {
+                self.came.push(now);
+            }
             self.frames.pop_front();
             self.begun -= 1;
             self.sent -= 1;
@@ -408,6 +440,10 @@ impl Flow for Video {
     }
     fn take_transfers(&mut self, into: &mut Vec<Transfer>) {
         into.append(&mut self.frames.done);
+    }
+    fn experience(&self, now: Time) -> Option<Experience> {
+        let seen = self.frames.player?.play(&self.frames.came, now);
+        Some(Experience { media_bytes: self.frames.made_bytes, ..seen })
     }
     fn unfinished(&self, since: Time) -> u64 {
         self.frames.unfinished(since)

@@ -15,6 +15,7 @@ frame says whose they are (`_put_on_hosts`).
 
 from __future__ import annotations
 
+import json
 import shlex
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -600,6 +601,8 @@ def lives(run: Run, spec: Spec) -> list[tuple[int, int]]:
     stop = NEVER if spec["stop_ns"] is None else spec["stop_ns"]
     starts = (spec["start_ns"] + Stream(run["seed"], spec["name"], i).below(jitter) for i in range(spec["count"]))
     found = [(start, stop) for start in starts]
+    if spec.get("events") is not None:
+        found += _core.lives(json.dumps(spec), run["seed"], run["duration_ns"])
     active = list(range(len(found)))
     for change in run["at"]:
         count = change.get("count")
