@@ -6,6 +6,7 @@ import json
 import re
 from dataclasses import dataclass, field
 from decimal import Decimal
+from fnmatch import fnmatchcase
 from typing import Literal
 
 from pydantic import BaseModel
@@ -130,10 +131,10 @@ def _find(experiment: Experiment, key: str, place: str, beside: Keys) -> list[Ta
         remedy = suggest(key, _settable(experiment))
         raise InputError(f"is not a key that can be swept; {remedy}", file=experiment.file, key=place)
     tables = document[section]
-    if name != "*" and name not in tables:
+    named = {one: table for one, table in tables.items() if one == name or ("*" in name and fnmatchcase(one, name))}
+    if name != "*" and not named:
         remedy = suggest(name, tables) if tables else f"the file has no [{section}.NAME]"
         raise InputError(f"names no {section} {show(name)}; {remedy}", file=experiment.file, key=place)
-    named = {name: tables[name]} if name != "*" else tables
     found = []
     for one, table in named.items():
         kinds = [beside[kind] for kind in (f"{section}.*.kind", f"{section}.{one}.kind") if kind in beside]
