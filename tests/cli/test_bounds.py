@@ -42,7 +42,7 @@ VALUES: dict[str, Any] = {
     "medium": "leo", "qdisc_up": "pfifo", "station": "phone", "app_rate": "1Mbit", "gso": True, "gro": "50us",
     "app_block": "128KiB", "precision": "share +- 0.1", "repair": "nack", "setup": "100ms", "encoder": "vp8",
     "policer": "rate 1mbit burst 20kb", "kind": "wireguard", "flows": ["a"], "links": ["b"], "overhead": "60B",
-    "padding": "16B", "replay_window": 64,
+    "padding": "16B", "replay_window": 64, "events": "20/s", "life": "100ms", "frames_total": 3, "player": "100ms",
 }  # fmt: skip
 # Keys of a link that are tables.
 TABLES = ("class", "filter")
@@ -55,6 +55,11 @@ WITH = {
     "ack_thinning": "direction",
     "qdisc_up": "medium",
     "app_block": "app_rate",
+    "events": "life",
+    "life": "events",
+    "event_flows": "events",
+    "event_flows_max": "events",
+    "event_within": "events",
 }
 
 

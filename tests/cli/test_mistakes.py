@@ -168,6 +168,16 @@ CHANGED = {
         ['flow "a"', "bytes", '"1MB"', "not a key here"],
     ),
     "video without rate": (('cc = "cubic"', 'cc = "cubic"\nkind = "video"'), ['flow "a"', "rate", "add it"]),
+    "events without life": (('cc = "cubic"', 'cc = "cubic"\nevents = "9/s"'), ['flow "a"', "events", '"9/s"', "add life"]),
+    "life without events": (('cc = "cubic"', 'cc = "cubic"\nlife = "9s"'), ['flow "a"', "life", '"9s"', "add events"]),
+    "events beside count": (
+        ('cc = "cubic"', 'cc = "cubic"\nevents = "9/s"\nlife = "1s"\ncount = 2'),
+        ['flow "a"', "count", "= 2 ", "remove one of them"],
+    ),
+    "no frame": (
+        ('cc = "cubic"', 'cc = "cubic"\nkind = "video"\nrate = "4Mbit"\nframes_total = 0'),
+        ['flow "a"', "frames_total", "= 0 ", "at least 1"],
+    ),
     "bare frames": (
         ('cc = "cubic"', 'cc = "cubic"\nkind = "video"\nrate = "4Mbit"\nframes = 60'),
         ['flow "a"', "frames", "= 60 ", "has no unit"],

@@ -132,6 +132,32 @@ def test_bands_that_do_not_fit_are_refused(tmp_path: Path, classes: str, qdisc: 
         described(tmp_path, classes, qdisc)
 
 
+TBF = PRIO.replace('"fq_codel"', '"tbf rate 2mbit burst 10kb limit 1mb"') + '[link.one.class."2:1"]\nqdisc = "pie"\n'
+
+
+def test_a_tbf_holds_one_class_where_the_file_has_one(tmp_path: Path) -> None:
+    with_class = described(tmp_path, TBF, f"prio bands 2 {TWO}")["links"][0]
+    without = described(tmp_path, TBF[: TBF.index('[link.one.class."2:1"]')], f"prio bands 2 {TWO}")["links"][0]
+    assert [one["id"] for one in with_class["classes"]] == ["1", "2", "2:1"]
+    assert with_class["classes"][:2] == without["classes"]
+    (pie,) = [one for one in with_class["classes"] if one["id"] == "2:1"]
+    assert pie["qdisc"].startswith("pie ")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('"2:1"]', '"2:2"]', "is no class of qdisc .* which has class 2:1 only"),
+        ('qdisc = "pie"', 'rate = "1Mbit"\nqdisc = "pie"', "is of htb; the class of tbf has a qdisc only"),
+        ('qdisc = "pie"', "", "has no qdisc; add it"),
+        ('qdisc = "pie"', 'qdisc = "pie"\n[[link.one.filter]]\necn = "ect1"\nclass = "2:1"', 'write .* tbf itself, "2"'),
+    ],
+)
+def test_a_class_that_a_tbf_cannot_have_is_refused(tmp_path: Path, old: str, new: str, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        described(tmp_path, TBF.replace(old, new, 1), f"prio bands 2 {TWO}")
+
+
 INNER = (
     HTB.replace('qdisc = "dualpi2"', 'qdisc = "htb default 2"')
     + """

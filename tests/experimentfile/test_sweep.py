@@ -359,6 +359,16 @@ def test_a_wildcard_passes_over_flows_that_have_no_such_key(tmp_path: Path) -> N
     assert [[flow.get("cc") for flow in group] for group in flows] == [["reno", "reno", None], ["cubic", "cubic", None]]
 
 
+def test_a_pattern_names_several_flows(tmp_path: Path) -> None:
+    flow = '[[flow]]\nname = "{}"\ncc = "reno"\nrtt = "1ms"\n'
+    text = BASE + flow.format("x-1") + flow.format("x-2") + '[sweep]\n"flow.x-*.rtt" = ["2ms", "3ms"]\n'
+    found = [{flow["name"]: flow["rtt_ns"] for flow in run.description["flows"]} for run in plan(tmp_path, text).runs]
+    assert [(one["x-1"], one["x-2"]) for one in found] == [(2_000_000, 2_000_000), (3_000_000, 3_000_000)]
+    assert len({tuple(rtt for name, rtt in one.items() if "x-" not in name) for one in found}) == 1
+    with pytest.raises(InputError, match="names no flow"):
+        plan(tmp_path, text.replace("x-*", "z-*"))
+
+
 def test_expressions_see_defaults_in_si_units(tmp_path: Path) -> None:
     video = '[[flow]]\nname = "v"\nkind = "video"\ncc = "cubic"\nrate = "1Mbit"\nrtt = "10ms"\n'
     let = '[let]\nn = "frames + 10 * sample + burst + start"\n'
