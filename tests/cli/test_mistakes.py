@@ -168,7 +168,10 @@ CHANGED = {
         ['flow "a"', "bytes", '"1MB"', "not a key here"],
     ),
     "video without rate": (('cc = "cubic"', 'cc = "cubic"\nkind = "video"'), ['flow "a"', "rate", "add it"]),
-    "events without life": (('cc = "cubic"', 'cc = "cubic"\nevents = "9/s"'), ['flow "a"', "events", '"9/s"', "add life"]),
+    "events without life": (
+        ('cc = "cubic"', 'cc = "cubic"\nevents = "9/s"'),
+        ['flow "a"', "events", '"9/s"', "add life"],
+    ),
     "life without events": (('cc = "cubic"', 'cc = "cubic"\nlife = "9s"'), ['flow "a"', "life", '"9s"', "add events"]),
     "events beside count": (
         ('cc = "cubic"', 'cc = "cubic"\nevents = "9/s"\nlife = "1s"\ncount = 2'),

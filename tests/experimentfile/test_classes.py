@@ -150,7 +150,11 @@ def test_a_tbf_holds_one_class_where_the_file_has_one(tmp_path: Path) -> None:
         ('"2:1"]', '"2:2"]', "is no class of qdisc .* which has class 2:1 only"),
         ('qdisc = "pie"', 'rate = "1Mbit"\nqdisc = "pie"', "is of htb; the class of tbf has a qdisc only"),
         ('qdisc = "pie"', "", "has no qdisc; add it"),
-        ('qdisc = "pie"', 'qdisc = "pie"\n[[link.one.filter]]\necn = "ect1"\nclass = "2:1"', 'write .* tbf itself, "2"'),
+        (
+            'qdisc = "pie"',
+            'qdisc = "pie"\n[[link.one.filter]]\necn = "ect1"\nclass = "2:1"',
+            'write .* tbf itself, "2"',
+        ),
     ],
 )
 def test_a_class_that_a_tbf_cannot_have_is_refused(tmp_path: Path, old: str, new: str, said: str) -> None:

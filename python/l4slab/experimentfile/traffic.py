@@ -71,7 +71,19 @@ Option = Annotated[str | int | float | bool, BeforeValidator(checked_by(_option_
 
 
 # In a description only where they are set.
-_SELDOM = ("frames_total", "player_ns", "rate_bps", "block_bytes", "rto_min_ns", "mtu_bytes", "env", "stack", "station", "gso", "gro_ns")
+_SELDOM = (
+    "frames_total",
+    "player_ns",
+    "rate_bps",
+    "block_bytes",
+    "rto_min_ns",
+    "mtu_bytes",
+    "env",
+    "stack",
+    "station",
+    "gso",
+    "gro_ns",
+)
 # Of flows that events begin, the name of each key in a run's description.
 _OF_EVENTS = {
     "events": "interval_ns",
