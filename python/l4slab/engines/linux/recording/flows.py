@@ -77,7 +77,7 @@ def jain(goodputs: Sequence[float]) -> float | None:
 
 def _goodputs(observed: Observed, flow: Flow) -> list[float]:
     """Of each flow of the group, payload bytes that came to the receiver for the first time, while measured."""
-    fresh = measured_of(observed, flow).group_by("conn").agg(pl.col("fresh").sum())
+    fresh = measured_of(observed, flow).group_by("conn").agg(pl.col("fresh").cast(pl.Int64).sum())
     if flow.is_program:
         return [float(fresh["fresh"].sum())]
     found = dict(fresh.iter_rows())
@@ -103,7 +103,7 @@ def _flow_row(observed: Observed, flow: Flow) -> Row:
         "flow": spec["name"],
         "cc": controller_of(spec),
         "count": spec["count"] if flow.is_program else len(flow.singles()),
-        "goodput_mbps": int(delivered["fresh"].sum()) * 8e-6 / seconds,
+        "goodput_mbps": int(delivered["fresh"].cast(pl.Int64).sum()) * 8e-6 / seconds,
         "rate_mbps": frames * 8e-6 / seconds,
         **distribution(delivered["queued_ns"].to_numpy(), "sojourn_ms", 1e-6),
         **fates,
