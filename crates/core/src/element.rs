@@ -34,6 +34,8 @@ pub struct Outbox {
     pub sacks: SackStore,
     /// What packets in tunnels have inside.
     pub inside: Inside,
+    /// Arrivals at ends that are outside, until somebody takes them.
+    pub outside: Vec<Packet>,
     /// The packets that were lost in the network and those that it copied, where somebody asks for each.
     pub fates: Option<Fates>,
 }

@@ -1074,6 +1074,11 @@ impl Run {
         if c.rate_bps == Some(0) {
             return wrong(format!("flow \"{name}\": rate must be above 0; use count = 0"));
         }
+        if c.count.is_some() && flow.traffic.outside().is_some() {
+            return wrong(format!(
+                "flow \"{name}\" is an endpoint, which is one flow all the time"
+            ));
+        }
         Ok(())
     }
 
@@ -1101,6 +1106,10 @@ impl Run {
         }
         if f.dscp > 63 {
             return wrong("dscp has six bits: 0 to 63");
+        }
+        if f.traffic.outside().is_some() && (f.count != 1 || f.start_ns > 0 || f.stop_ns.is_some())
+        {
+            return wrong("an endpoint is one flow, which sends whenever its program does");
         }
         if f.path.len() > 100 || f.reverse_path.len() > 100 {
             return wrong("a path has at most 100 links");

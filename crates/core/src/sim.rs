@@ -4,6 +4,7 @@ mod accounts;
 mod changes;
 mod closing;
 mod network;
+pub mod outside;
 mod precision;
 pub mod recording;
 mod sampling;
@@ -116,6 +117,8 @@ pub struct Simulation<T = NoTap> {
     /// The length of a window: within it, no stage (senders, network, receivers) affects an earlier one.
     window: Span,
     longest_delay: Span,
+    /// See [`outside`].
+    lookahead: Span,
     groups: Vec<Group>,
     accounts: Vec<Account>,
     per_flow: bool,
@@ -450,7 +453,7 @@ impl<T: Tap> Simulation<T> {
 fn discard<T: Tap>(pkt: &Packet, ends: &mut Ledger, taps: &mut Taps<T>, out: &mut Outbox) {
     ends.lose(pkt.enqueued_at, pkt, DropReason::Checksum);
     taps.arrive(pkt, &out.sacks);
-    out.sacks.take(pkt.sack());
+    out.lose(pkt.enqueued_at, pkt, DropReason::Checksum);
 }
 
 /// An ACK comes out of the network. Apart, so that the usual way of data keeps its registers.

@@ -2,6 +2,7 @@
 
 pub mod cbr;
 mod connections;
+pub mod endpoint;
 pub mod events;
 pub mod media;
 pub mod page;
@@ -104,6 +105,10 @@ pub trait Traffic: std::fmt::Debug + Send + Sync {
     fn pauses(&self) -> bool {
         false
     }
+    /// Its ends, if they are outside of the simulator.
+    fn outside(&self) -> Option<Ends> {
+        None
+    }
     /// The states of its congestion control, if that has any.
     fn states(&self) -> &'static [&'static str] {
         &[]
@@ -117,6 +122,13 @@ pub trait Traffic: std::fmt::Debug + Send + Sync {
         Demand::GREEDY
     }
     fn build(&self, place: &Place) -> Box<dyn Flow>;
+}
+
+/// Ends that are outside: what a frame has besides the bytes that an end hands over, and the most of those, in bytes.
+#[derive(Copy, Clone, Debug)]
+pub struct Ends {
+    pub header: u32,
+    pub most: u32,
 }
 
 /// What a flow may send at most.
@@ -206,6 +218,7 @@ pub fn read(kind: &str, keys: Map<String, Value>) -> Result<Box<dyn Traffic>, Sc
     match kind {
         "tcp" => spec::<tcp::Spec>(keys),
         "cbr" => spec::<cbr::Spec>(keys),
+        "endpoint" => spec::<endpoint::Spec>(keys),
         "media" => spec::<media::Spec>(keys),
         "udp-prague" => spec::<udp_prague::Spec>(keys),
         "page" => spec::<page::Spec>(keys),

@@ -8,7 +8,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
 use super::{Keys, Run};
-use crate::traffic::{cbr, media, page, responsiveness, tcp, udp_prague, video, web};
+use crate::traffic::{cbr, endpoint, media, page, responsiveness, tcp, udp_prague, video, web};
 
 /// The schema of descriptions as they are written: a key that is always there is required.
 pub fn run() -> Value {
@@ -35,6 +35,7 @@ impl JsonSchema for Flow {
             kind::<page::Spec>(all, "PageFlow", "page"),
             kind::<responsiveness::Spec>(all, "ResponsivenessFlow", "responsiveness"),
             kind::<Program>(all, "ProgramFlow", "program"),
+            kind::<endpoint::Spec>(all, "EndpointFlow", "endpoint"),
         ];
         json_schema!({ "anyOf": kinds })
     }

@@ -23,6 +23,17 @@ pub struct Recording {
     pub delivered_packets: u64,
 }
 
+impl Recording {
+    /// The row of a flow group.
+    pub fn flow(&self, name: &str) -> Option<&FlowRow> {
+        self.flows.iter().find(|row| row.flow == name)
+    }
+    /// The row of a link's queue: `all`, or one inside.
+    pub fn queue(&self, link: &str, queue: &str) -> Option<&LinkRow> {
+        self.links.iter().find(|row| row.link == link && row.queue == queue)
+    }
+}
+
 /// A flow group over the measured interval. Column names end in their unit.
 #[derive(Clone, Default, Debug, Serialize)]
 pub struct FlowRow {

@@ -304,6 +304,7 @@ impl<T: Tap> Simulation<T> {
             plan: Plan::new(run)?,
             window: Span::ZERO,
             longest_delay: Span::ZERO,
+            lookahead: Span::ZERO,
             groups,
             accounts: Vec::new(),
             per_flow: run.per_flow,
@@ -432,6 +433,7 @@ impl<T: Tap> Simulation<T> {
         self.window = if self.local.is_empty() { window.max(Span(1)) } else { Span(1) };
         let delays = self.groups.iter().map(|g| g.forward.delay);
         self.longest_delay = delays.max().unwrap_or_default();
+        self.measure_lookahead();
     }
 }
 
