@@ -16,8 +16,8 @@ from l4slab.experimentfile.wording import Table
 from l4slab.live.sessions import engines
 from pydantic.fields import FieldInfo
 
-# The page runs no programs, no page loads and no speed tests.
-LEFT_OUT = ("program", "page", "responsiveness")
+# The page runs no programs, no tests, no page loads and no speed tests.
+LEFT_OUT = ("program", "endpoint", "page", "responsiveness")
 # What describes a run; the page has the seed of a trial.
 TOP = {*tables.TOP_FACTORS, "per_flow", "precision"} - {"seed"}
 

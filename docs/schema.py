@@ -37,7 +37,7 @@ HEADINGS = {
 }  # fmt: skip
 KIND_TABLES = {
     "tcp": ("are TCP", '"tcp" send'), "web": ("are TCP", "Web"), "video": ("are TCP", "Video"), "cbr": ("CBR",),
-    "media": ("Media",), "udp-prague": ("UDP Prague",), "program": ("Programs",),
+    "media": ("Media",), "udp-prague": ("UDP Prague",), "program": ("Programs",), "endpoint": ("Endpoints",),
     "page": ("are TCP", "Page"), "responsiveness": ("are TCP", "Tests of responsiveness"),
 }  # fmt: skip
 

@@ -15,10 +15,12 @@ from l4slab.base.errors import InputError, L4slabError, StoreError
 if TYPE_CHECKING:
     from l4slab.api.campaign import run
     from l4slab.api.experiment import Experiment
+    from l4slab.api.lab import Lab
     from l4slab.api.results import Results, open  # noqa: A004
     from l4slab.experimentfile.tables import Impair, Link, Rewrite, Skip
     from l4slab.experimentfile.traffic import (
         CbrFlow,
+        EndpointFlow,
         Flow,
         MediaFlow,
         PageFlow,
@@ -38,10 +40,10 @@ if TYPE_CHECKING:
 
 __version__ = _core.version()
 __all__ = [
-    "Cause", "CbrFlow", "Claim", "Experiment", "Figure", "Flow", "Impair", "InputError", "L4slabError", "Link",
-    "MediaFlow", "PageFlow", "ProgramFlow", "Published", "Requirement", "ResponsivenessFlow", "Results", "Rewrite",
-    "RunTable", "Skip", "StoreError", "Tunnel", "UdpPragueFlow",
-    "VideoFlow", "WebFlow", "__version__", "advise", "open", "qoo", "run",
+    "Cause", "CbrFlow", "Claim", "EndpointFlow", "Experiment", "Figure", "Flow", "Impair", "InputError", "L4slabError", "Lab",
+    "Link", "MediaFlow", "PageFlow", "ProgramFlow", "Published", "Requirement", "ResponsivenessFlow", "Results", "Rewrite",
+    "RunTable", "Skip", "StoreError", "Tunnel", "UdpPragueFlow", "VideoFlow", "WebFlow", "__version__", "advise", "open",
+    "qoo", "run",
 ]  # fmt: skip
 
 # Modules that import the libraries of tables and figures, which take a second: a name is fetched when it is asked for.
@@ -51,13 +53,14 @@ _MODULES = {
     "api.campaign": ["run"],
     "results.claims": ["Claim"],
     "api.experiment": ["Experiment"],
+    "api.lab": ["Lab"],
     "results.figures": ["Figure", "RunTable"],
     "results.published": ["Published"],
     "results.qoo": ["Requirement", "qoo"],
     "api.results": ["Results", "open"],
     "experimentfile.tables": ["Impair", "Link", "Rewrite", "Skip"],
     "experimentfile.traffic": [
-        "CbrFlow", "Flow", "MediaFlow", "PageFlow", "ProgramFlow", "ResponsivenessFlow", "UdpPragueFlow", "VideoFlow",
+        "CbrFlow", "EndpointFlow", "Flow", "MediaFlow", "PageFlow", "ProgramFlow", "ResponsivenessFlow", "UdpPragueFlow", "VideoFlow",
         "WebFlow",
     ],
     "experimentfile.tunnels": ["Tunnel"],

@@ -477,6 +477,32 @@ class Endpoint:
     def received(self) -> tuple[int, int, str]:
         """Bytes that have arrived, segments in sequence, and how ECN was negotiated."""
 
+class Lab:
+    """A run whose endpoints are outside. Ends are numbers, two of each endpoint: near and far. Codepoints are the two
+    bits of the header. Raises ValueError with one sentence.
+    """
+
+    def __init__(self, run_json: str) -> None: ...
+    def endpoints(self) -> list[str]:
+        """Their names, in the order of their ends."""
+
+    def now_ns(self) -> int: ...
+    def most_bytes(self, end: int) -> int: ...
+    def send(self, end: int, data: bytes, ecn: int, dscp: int | None, ports: tuple[int, int]) -> None: ...
+    def receive(self, end: int) -> tuple[bytes, int, int, tuple[int, int]] | None:
+        """Bytes, codepoint, DSCP and ports of the packet that has arrived longest ago."""
+
+    def wake_at(self, at_ns: int, token: int) -> None: ...
+    def cancel(self, token: int) -> None: ...
+    def step(self, until_ns: int) -> tuple[bool, int] | None:
+        """The next event before that time: whether a packet has arrived, and the end or the timer's token."""
+
+    def sum(self, end: int) -> tuple[int, int, int, int, int]:
+        """Packets of both ends of this flow: sent, copied by the network, arrived, lost, in flight."""
+
+    def finish(self) -> dict[str, Any]:
+        """End the run; the same as `simulate` returns."""
+
 class Steps:
     """A run that goes on in steps, while somebody outside holds the window of a flow (cc = "held-ect1#steps" or
     "held#steps") or the parameters of a queue.

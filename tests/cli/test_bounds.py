@@ -75,7 +75,7 @@ def document(kind: str = "tcp") -> dict[str, Any]:
 
 def cases() -> Iterator[Any]:
     for kind in KINDS:
-        if kind != "program":
+        if kind not in ("program", "endpoint"):
             yield from (pytest.param(kind, "flow", key, id=f"{kind}.{key}") for key in keys_of(KINDS[kind]))
     for section, model in (("top", Top), ("link", Link), ("impair", Impair), ("tunnel", Tunnel)):
         yield from (pytest.param("tcp", section, key, id=f"{section}.{key}") for key in keys_of(model))

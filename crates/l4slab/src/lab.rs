@@ -300,11 +300,20 @@ impl Lab {
     /// # Errors
     /// One sentence if the warm-up is not over.
     pub fn finish(self) -> Result<Results, Error> {
+        self.require_results()?;
+        Ok(self.simulation.finish())
+    }
+
+    /// Whether [`Lab::finish`] has something to return.
+    ///
+    /// # Errors
+    /// One sentence if not.
+    pub fn require_results(&self) -> Result<(), Error> {
         if !self.simulation.is_measuring() {
             let text = "the run has ended in its warm-up, so there is nothing to report; run longer, or shorten the warm-up";
             return Err(Error(text.to_owned()));
         }
-        Ok(self.simulation.finish())
+        Ok(())
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod bottleneck;
 mod endpoint;
+mod lab;
 #[cfg(target_os = "linux")]
 mod memory;
 mod own;
@@ -24,8 +25,8 @@ use l4slab_core::params::{self, Changed, Info, write_options};
 use l4slab_core::probe::{Series, Transfer};
 use l4slab_core::rng::Rng;
 use l4slab_core::scenario::{FlowSpec, Run};
-use l4slab_core::sim::Simulation;
 use l4slab_core::sim::recording::Histogram;
+use l4slab_core::sim::{Recording, Simulation};
 use l4slab_core::tc;
 use l4slab_core::time::{Span, Time};
 use l4slab_core::traffic::media::{SentFrame, experience_of};
@@ -79,12 +80,15 @@ fn simulate<'py>(
         captures.finish()?;
         Ok(recording)
     };
-    let recording = py.detach(|| own::caught(simulate)).map_err(refused)??;
+    tables(py, &py.detach(|| own::caught(simulate)).map_err(refused)??)
+}
+
+fn tables<'py>(py: Python<'py>, recording: &Recording) -> PyResult<Bound<'py, PyDict>> {
     let d = PyDict::new(py);
     d.set_item("flows", to_python(py, &recording.flows)?)?;
     d.set_item("members", to_python(py, &recording.members)?)?;
     d.set_item("links", to_python(py, &recording.links)?)?;
-    let r = &recording;
+    let r = recording;
     d.set_item("series", series(py, &r.series, &r.flow_names, &r.link_names)?)?;
     d.set_item("transfers", transfers(py, &r.transfers, &r.flow_names)?)?;
     d.set_item("histograms", histograms(py, &r.histograms, &r.flow_names, &r.link_names)?)?;
@@ -504,6 +508,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<ChangingQdisc>()?;
     m.add_class::<endpoint::Endpoint>()?;
     m.add_class::<steps::Steps>()?;
+    m.add_class::<lab::Lab>()?;
     m.add_function(wrap_pyfunction!(version, m)?)?;
     m.add_function(wrap_pyfunction!(source_hash, m)?)?;
     Ok(())

@@ -228,6 +228,16 @@ def refuse_precision(description: Description, engine: str) -> None:
         )
 
 
+def refuse_endpoints(description: Description, engine: str) -> None:
+    """Raises ValueError for a run with ends that no engine has."""
+    for flow in description["flows"]:
+        if flow["kind"] == "endpoint":
+            raise ValueError(
+                f'flow "{flow["name"]}": the {engine} engine has no kind = "endpoint", whose ends are in a test; '
+                "use l4slab.Lab in Python, or Lab of the crate l4slab"
+            )
+
+
 def digest(*parts: str | Path) -> str:
     """16 hex digits of texts and of the contents of source files, whose line endings do not count."""
     whole = hashlib.sha256()

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -15,7 +16,17 @@ from l4slab.base import metrics
 from l4slab.base.code import HASH
 from l4slab.base.errors import one_line
 from l4slab.base.run import Run as Description
-from l4slab.engines.contract import Captures, Engine, EngineError, Finding, Live, Recording, Work, digest
+from l4slab.engines.contract import (
+    Captures,
+    Engine,
+    EngineError,
+    Finding,
+    Live,
+    Recording,
+    Work,
+    digest,
+    refuse_endpoints,
+)
 from l4slab.own import files, processes
 
 # Columns in addition to the contract's and to the gauges of queues and controllers.
@@ -40,16 +51,12 @@ class SimEngine(Engine):
         return _version()
 
     def check(self, description: Description) -> None:
-        """Whatever the file format has but programs, this engine does; the core itself checks the values."""
-        for flow in description["flows"]:
-            if flow["kind"] == "program":
-                raise ValueError(
-                    f'flow "{flow["name"]}": the sim engine has no kind = "program", which needs a kernel; '
-                    "give --engine linux"
-                )
+        """Whatever the file format has but programs and endpoints, this engine does; the core checks the values."""
+        refuse_endpoints(description, "sim")
+        _refuse_programs(description)
 
     def columns(self, description: Description) -> dict[str, pl.Schema]:
-        self.check(description)
+        _refuse_programs(description)
         return _columns(json.dumps(description))
 
     def normal(self, run_json: str) -> str:
@@ -81,8 +88,7 @@ class SimEngine(Engine):
             raise EngineError(
                 f"the core panicked: {one_line(str(error))}; please report this with the experiment file"
             ) from None
-        columns = _columns(run_json)
-        return Recording(**{name: metrics.table_of(name, tables[name], columns[name]) for name in metrics.TABLES})
+        return recording_of(run_json, tables)
 
     def examine(self) -> Iterator[Finding]:
         known = f"{len(_core.qdiscs())} qdiscs, {len(_core.controllers())} controllers"
@@ -111,6 +117,20 @@ def _example() -> dict[str, object]:
         "links": [{"name": "l", "rate_bps": 100_000_000, "qdisc": qdisc, "burst_bytes": 1600}],
         "flows": [flow], "at": [], "rewrites": [],
     }  # fmt: skip
+
+
+def _refuse_programs(description: Description) -> None:
+    for flow in description["flows"]:
+        if flow["kind"] == "program":
+            raise ValueError(
+                f'flow "{flow["name"]}": the sim engine has no kind = "program", which needs a kernel; give --engine linux'
+            )
+
+
+def recording_of(run_json: str, tables: dict[str, Any]) -> Recording:
+    """The tables as the core returns them, with all columns of this run."""
+    columns = _columns(run_json)
+    return Recording(**{name: metrics.table_of(name, tables[name], columns[name]) for name in metrics.TABLES})
 
 
 @cache

@@ -359,8 +359,8 @@ def _check_class_key(place: Place, key: str, value: object, link: run.Link) -> N
 
 
 def _changeable(flow: run.Flow) -> list[str]:
-    """The values that may change of a flow: the rate only of an unresponsive one, the number not of programs."""
-    if flow["kind"] == "program":
+    """The values that may change of a flow: the rate only of an unresponsive one, the number not of what is outside."""
+    if flow["kind"] in ("program", "endpoint"):
         return ["rtt"]
     if flow["kind"] == "media":
         return ["rate_max" if key == "rate" else key for key in AT_FLOW_KEYS] + ["pause"]

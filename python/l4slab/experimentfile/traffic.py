@@ -533,6 +533,25 @@ class ProgramFlow(AnyFlow):
         return found
 
 
+class EndpointFlow(AnyFlow):
+    """A flow whose two ends are in a test, which hands their packets over; `header` is added to each for its frame."""
+
+    summary: ClassVar[str] = "ends in a test of a transport stack, for l4slab.Lab"
+
+    kind: Literal["endpoint"] = "endpoint"
+    rtt: Duration = Field(examples=['"10ms"'], serialization_alias="rtt_ns")
+    mtu: Annotated[str, Quantity(SIZE, least=68, most=9000)] = Field(default="1500B", serialization_alias="mtu_bytes")
+    header: Annotated[str, Quantity(SIZE, least=0, most=81)] = Field(default="42B", serialization_alias="header_bytes")
+    reverse_path: list[str] = Field(default=[], examples=['["bottleneck"]'])
+
+    def mistake(self, raw: Keys) -> tuple[str, str] | None:
+        for key in ("count", "start", "stop", "on", "off"):
+            if key in raw:
+                what = "is not of an endpoint, which is one flow and sends whenever its program does"
+                return key, f"= {show(raw[key])} {what}; leave it out"
+        return super().mistake(raw)
+
+
 def contents_of(commands: Iterable[str], values: Iterable[str] = ()) -> dict[str, str]:
     """16 hex digits of the contents, by the word that is a program or a file, or the value that is a file."""
     found = {}
@@ -557,6 +576,7 @@ KINDS: dict[str, type[AnyFlow]] = {
     for model in (
         *(Flow, WebFlow, VideoFlow, PageFlow, ResponsivenessFlow),
         *(MediaFlow, CbrFlow, UdpPragueFlow, ProgramFlow),
+        EndpointFlow,
     )
 }
 

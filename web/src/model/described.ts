@@ -55,6 +55,7 @@ export function described(json: string): Resolved | undefined {
   const isHere = ({ name, kind }: Json): boolean => {
     const elsewhere: Record<string, string> = {
       program: "programs run with l4slab run --engine linux",
+      endpoint: "ends of a test run with l4slab.Lab",
     };
     const where = elsewhere[String(kind)];
     if (where === undefined) return true;

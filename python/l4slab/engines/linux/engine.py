@@ -33,6 +33,7 @@ from l4slab.engines.contract import (
     Work,
     digest,
     file_name,
+    refuse_endpoints,
     refuse_precision,
 )
 from l4slab.engines.linux import build, carried, flows, kernels, lab, machine, passes, programs, rng, tools, tunnels
@@ -301,6 +302,7 @@ def refuse(run: Description, kernel: kernels.Kernel | None) -> None:
         raise LackingError(f"{own} is code for the simulator, which no kernel can run; use the sim engine")
     passes.refuse(run)
     refuse_precision(run, "linux")
+    refuse_endpoints(run, "linux")
     qdiscs = kernel.qdiscs if kernel is not None else ()
     if len(run["flows"]) > lab.MAX_FLOWS:
         raise ValueError(f"the linux engine has at most {lab.MAX_FLOWS} flow groups; use count, or the sim engine")

@@ -28,6 +28,7 @@ from l4slab.engines.contract import (
     Recording,
     Work,
     digest,
+    refuse_endpoints,
     refuse_precision,
 )
 from l4slab.engines.linux import carried, lab, programs, tools
@@ -182,6 +183,7 @@ def refuse(run: Description, controls: tuple[str, ...], free: tuple[str, ...] | 
         raise LackingError("code of your own runs in the simulator only; use the sim engine")
     lab.refuse_waiting(run, "real")
     refuse_precision(run, "real")
+    refuse_endpoints(run, "real")
     if len(run["flows"]) > _MOST_FLOWS:
         raise ValueError(f"the real engine has at most {_MOST_FLOWS} flow groups; use count, or the sim engine")
     carried.refuse(run)
