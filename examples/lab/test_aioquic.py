@@ -1,6 +1,6 @@
 """aioquic as it is, in a lab: an upload of 10 MB through DualPI2, next to a CUBIC flow.
 
-    pip install l4slab aioquic pytest && pytest examples/lab/test_aioquic.py
+pip install l4slab aioquic pytest && pytest examples/lab/test_aioquic.py
 """
 
 from __future__ import annotations

@@ -11,7 +11,6 @@ results = lab.finish()
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Coroutine, Mapping
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -128,7 +127,7 @@ class Lab:
 
     def wake_at(self, time_s: float, token: int = 0) -> None:
         """Ask for an event at this time, or now if that has passed. The same time and token twice are one event."""
-        self.core.wake_at(max(math.ceil(time_s * _NS), 0), token)
+        self.core.wake_at(max(round(time_s * _NS), 0), token)
 
     def cancel(self, token: int = 0) -> None:
         """Forget what `wake_at` was asked for with this token."""
@@ -136,7 +135,7 @@ class Lab:
 
     def next_event(self, until: float | None = None) -> Event | None:
         """Go on to the next event before `until` and before the end of the run; None: it is that time."""
-        limit = self.description["duration_ns"] if until is None else max(math.ceil(until * _NS), 0)
+        limit = self.description["duration_ns"] if until is None else max(round(until * _NS), 0)
         if (found := self.core.step(limit)) is None:
             return None
         is_arrival, which = found

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import math
 import os
 import socket
 from collections.abc import Callable, Coroutine
@@ -65,7 +64,7 @@ class LabLoop(asyncio.BaseEventLoop):
 
     def select(self, timeout: float | None) -> list[int]:
         """Goes on to the next arrival, but not beyond `timeout`: the end that has it."""
-        now, wait = self._core.now_ns(), None if timeout is None else math.ceil(timeout * _NS)
+        now, wait = self._core.now_ns(), None if timeout is None else round(timeout * _NS)
         found = self._core.step(self._end_ns if wait is None else now + wait)
         if found is not None:
             is_arrival, which = found
