@@ -152,7 +152,7 @@ class Lab:
         return run(self, main)
 
     def finish(self) -> Recording:
-        """End the run where it is, and return its tables: `flows`, `links`, `series` and others, as DataFrames. What has
+        """End the run where it is, and return its tables as DataFrames: `flows`, `links`, `series` and others. What has
         been sent in the last half round trip may have arrived. Raises InputError where the warm-up is not over.
         """
         try:
@@ -165,15 +165,17 @@ class Lab:
 def _described(experiment: Described, changes: Mapping[str, Value] | None, seed: int | None) -> Run:
     """The description of the one run of an experiment, but for trials."""
     loaded = load(experiment, {}, changes)
-    found = {}
+    found: dict[str, Run] = {}
     for run in sweep.expand(loaded, DEFAULT).runs:
         description = run.description
         # Trials differ in their seed alone.
-        found.setdefault(json.dumps({**description, "seed": 0}), description)
+        found.setdefault(json.dumps(description | {"seed": 0}), description)
     if len(found) != 1:
         text = f"has {len(found)} runs, and a lab is one; choose the levels with changes={{...}}, or remove the sweep"
         raise InputError(text, file=loaded.file, key="sweep")
     (description,) = found.values()
     if HASH in json.dumps(description):
         raise InputError("names code of your own, which a lab does not run; use a packaged one", file=loaded.file)
-    return description if seed is None else {**description, "seed": seed}
+    if seed is not None:
+        description["seed"] = seed
+    return description

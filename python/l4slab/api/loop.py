@@ -1,7 +1,7 @@
 """An event loop of asyncio whose clock and datagrams are those of a lab.
 
-Each end of an endpoint is a host with an address: "10.0.0.1" is the near end of the first endpoint and "10.0.0.2" its far
-end, "10.0.1.1" and "10.0.1.2" those of the next. Names are those of `Lab.run`. What a socket sends to an address
+Each end of an endpoint is a host with an address: "10.0.0.1" is the near end of the first endpoint and "10.0.0.2" its
+far end, "10.0.1.1" and "10.0.1.2" those of the next. Names are those of `Lab.run`. What a socket sends to an address
 leaves from the other end of its flow.
 """
 
@@ -13,6 +13,7 @@ import os
 import socket
 from collections.abc import Callable, Coroutine
 from ipaddress import IPv6Address, ip_address
+from itertools import cycle
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from l4slab.base.errors import InputError
@@ -52,7 +53,7 @@ class LabLoop(asyncio.BaseEventLoop):
         self._selector = self
         self._clock_resolution = 1 / _NS
         self._transports: list[LabTransport] = []
-        self._ephemeral = iter(_EPHEMERAL)
+        self._ephemeral = cycle(_EPHEMERAL)
         self._hosts: dict[str, int] = {}
         for i, name in enumerate(lab.core.endpoints()):
             self._hosts |= {name: 2 * i + 1, f"{name}.near": 2 * i, f"{name}.far": 2 * i + 1}
@@ -96,14 +97,12 @@ class LabLoop(asyncio.BaseEventLoop):
     def _write_to_self(self) -> None:
         """Nobody has to be woken: there are no other threads."""
 
-    async def getaddrinfo(
-        self, host: Any, port: Any, *, family: int = 0, type: int = 0, proto: int = 0, flags: int = 0
-    ) -> list[tuple[Any, ...]]:
+    async def getaddrinfo(self, host: Any, port: Any, **_: int) -> list[tuple[Any, ...]]:  # type: ignore[override]
         """The address of a host of the lab."""
         address = (address_of(self.end_of(host)), int(port or 0))
-        return [(socket.AF_INET, type or socket.SOCK_DGRAM, proto or socket.IPPROTO_UDP, "", address)]
+        return [(socket.AF_INET, socket.SOCK_DGRAM, socket.IPPROTO_UDP, "", address)]
 
-    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:
+    def run_in_executor(self, *_: Any) -> Any:  # type: ignore[override]
         """A thread would take time of the machine."""
         raise RuntimeError("a lab has no threads: they would run on the clock of the machine; call the function itself")
 
@@ -216,11 +215,8 @@ class LabTransport(asyncio.DatagramTransport):
         """Of asyncio, "socket", "sockname" and "peername"."""
         found = {"socket": self._sock, "ecn": ("not-ect", "ect1", "ect0", "ce")[self._ecn]}
         if name == "sockname":
-            return (
-                ("::" if self._is_v6 else "0.0.0.0", self.port)
-                if self.end is None
-                else self._named(self.end, self.port)
-            )
+            any_of = _ANY[2] if self._is_v6 else _ANY[3]
+            return (any_of, self.port) if self.end is None else self._named(self.end, self.port)
         if name == "peername" and self._remote is not None:
             return self._named(*self._remote)
         return found.get(name, default)

@@ -123,7 +123,8 @@ def _refuse_programs(description: Description) -> None:
     for flow in description["flows"]:
         if flow["kind"] == "program":
             raise ValueError(
-                f'flow "{flow["name"]}": the sim engine has no kind = "program", which needs a kernel; give --engine linux'
+                f'flow "{flow["name"]}": the sim engine has no kind = "program", which needs a kernel; '
+                "give --engine linux"
             )
 
 
