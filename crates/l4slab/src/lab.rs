@@ -8,7 +8,7 @@ use l4slab_core::packet::Packet as Carried;
 use l4slab_core::scenario::Run;
 use l4slab_core::sim::Simulation;
 use l4slab_core::sim::outside::Sent;
-use l4slab_core::time::Time;
+use l4slab_core::time::{Span, Time};
 
 use crate::{Ecn, Error, Results};
 
@@ -213,14 +213,15 @@ impl Lab {
         self.timers.retain(|(_, other)| *other != token);
     }
 
-    /// The next arrival or timer before the end of the run, at which time it is then.
+    /// The next arrival or timer of the run, at which time it is then; without one, the run is over.
     pub fn next_event(&mut self) -> Option<Event> {
-        self.step(self.duration())
+        self.step(Duration::MAX)
     }
 
     /// The same before `until`; without one, it is `until`.
     pub fn step(&mut self, until: Duration) -> Option<Event> {
-        let until = Time(nanoseconds(until)).min(self.end);
+        // What happens at the end is part of the run.
+        let until = Time(nanoseconds(until)).min(self.end + Span(1));
         loop {
             let arrival = self.arrivals.front().map_or(Time::NEVER, |(at, ..)| *at);
             let timer = self.timers.first().map_or(Time::NEVER, |(at, _)| *at);
@@ -235,11 +236,11 @@ impl Lab {
                 return Some(Event::Arrival(end));
             }
             if self.reached >= until {
-                self.now = self.now.max(until);
+                self.now = self.now.max(until.min(self.end));
                 return None;
             }
             // Nothing happens outside until there.
-            self.now = self.now.max(self.reached);
+            self.now = self.now.max(self.reached.min(self.end));
             self.reached = self.simulation.run_ahead(self.now);
             self.collect();
         }

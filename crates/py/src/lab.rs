@@ -83,7 +83,7 @@ impl Lab {
             Ok(())
         })
     }
-    /// The next event before `until_ns` and before the end of the run: whether a packet has arrived, and the end or the
+    /// The next event before `until_ns` and not after the end of the run: whether a packet has arrived, and the end or the
     /// token. Other Python threads go on meanwhile.
     fn step(&self, py: Python<'_>, until_ns: u64) -> PyResult<Option<(bool, u64)>> {
         let step = || self.with(|lab| Ok(lab.step(Duration::from_nanos(until_ns))));

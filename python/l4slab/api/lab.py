@@ -29,6 +29,7 @@ Ecn = Literal["not-ect", "ect1", "ect0", "ce"]
 # By the two bits of the header.
 ECN: tuple[Ecn, ...] = ("not-ect", "ect1", "ect0", "ce")
 _NS = 10**9
+_NEVER_NS = 2**63
 
 
 class Packet(NamedTuple):
@@ -134,8 +135,8 @@ class Lab:
         self.core.cancel(token)
 
     def next_event(self, until: float | None = None) -> Event | None:
-        """Go on to the next event before `until` and before the end of the run; None: it is that time."""
-        limit = self.description["duration_ns"] if until is None else max(round(until * _NS), 0)
+        """Go on to the next event before `until`, or else up to the end of the run; None: it is that time."""
+        limit = _NEVER_NS if until is None else max(round(until * _NS), 0)
         if (found := self.core.step(limit)) is None:
             return None
         is_arrival, which = found

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _NS = 10**9
+_NEVER_NS = 2**63
 # What a socket of the machine gets if it does not ask for a port (Linux ip_local_port_range), and one of the lab (RFC
 # 6335, 6).
 _OF_THE_MACHINE = range(32768, 65536)
@@ -66,7 +67,7 @@ class LabLoop(asyncio.BaseEventLoop):
     def select(self, timeout: float | None) -> list[int]:
         """Goes on to the next arrival, but not beyond `timeout`: the end that has it."""
         now, wait = self._core.now_ns(), None if timeout is None else round(timeout * _NS)
-        found = self._core.step(self._end_ns if wait is None else now + wait)
+        found = self._core.step(_NEVER_NS if wait is None else now + wait)
         if found is not None:
             is_arrival, which = found
             return [which] if is_arrival else []

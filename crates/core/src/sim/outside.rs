@@ -68,7 +68,8 @@ impl<T: Tap> Simulation<T> {
     }
 
     fn horizon(&self, now: Time) -> Time {
-        now.saturating_add(self.lookahead).min(self.end)
+        // What happens at the end is part of the run.
+        now.saturating_add(self.lookahead).min(self.end + Span(1))
     }
 
     /// The shortest delay from an outside end to the network or to the other end.
@@ -87,7 +88,7 @@ impl<T: Tap> Simulation<T> {
 
     /// Ends the run at the time that it has reached, and returns what was recorded.
     pub fn finish(mut self) -> Recording {
-        let end = self.now;
+        let end = self.now.min(self.end);
         self.run_until(end);
         self.count_waiting();
         closing::recording(&mut self, end)
