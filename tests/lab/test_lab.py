@@ -72,7 +72,8 @@ def test_packets_arrive_with_their_marks_and_are_in_the_tables(file: Path) -> No
     assert {dscp for _, _, dscp in arrived} == {10}
     marked = sum(ecn == "ce" for _, ecn, _ in arrived)
     total = lab.ends("mine")[0].sum
-    assert total.sent == 1000 == total.arrived + total.lost + total.in_flight
+    # One each 2 ms, the first at 0 and the last at the end.
+    assert total.sent == 1001 == total.arrived + total.lost + total.in_flight
     results = lab.finish()
     row = results.flows.row(0, named=True)
     assert (row["flow"], row["cc"], row["ce_packets"], row["delivered_packets"]) == (
