@@ -40,6 +40,7 @@ from l4slab.cli import (
     terminal,
     verifying,
 )
+from l4slab.cli.conform import conform
 from l4slab.cli.why import why
 from l4slab.engines import registry
 
@@ -47,7 +48,10 @@ _GROUPS = {
     "Begin": (start.init, importing.import_, listing.list_, schema.schema, start.trace, new.new),
     "Run": (running.run, running.reproduce, live.live, bottleneck.bottleneck, bottleneck.replay),
     "Results": (folders.status, folders.report, outcomes.compare, outcomes.export, verifying.verify),
-    "Questions": (advising.advise, checking.check, searching.search, agreeing.agree, why, matrix.matrix),
+    "Questions": (
+        *(advising.advise, checking.check, conform, searching.search, agreeing.agree),
+        *(why, matrix.matrix),
+    ),
     "Machine": (machine.doctor, machine.linux, scripts.packetdrill, machine.bisect, stacks.stacks),
 }
 _WITH_PROGRESS = (
@@ -59,6 +63,7 @@ _WITH_PROGRESS = (
     searching.search,
     agreeing.agree,
     why,
+    conform,
     matrix.matrix,
     verifying.verify,
 )

@@ -61,6 +61,8 @@ params! {
         reno_friendly: bool = true, switch(), "Linux and RFC 9438, 4.3";
         /// the curve stands still while the application rests
         idle_epoch: bool = true, switch(), "Linux and RFC 9438, 4.2";
+        /// fast convergence lowers the window with the maximum, to 0.595 of it (quinn-proto before 0.11.15)
+        double_cut: bool = false, switch(), "Linux and RFC 9438, 4.6 and 4.7";
     }
 }
 
@@ -109,6 +111,7 @@ impl Controller for Options {
             scale: if self.c == C { C_NUM } else { (self.c * C_DEN) as u64 },
             reno_friendly: self.reno_friendly,
             idle_epoch: self.idle_epoch,
+            double_cut: self.double_cut,
             ..cubic
         }
     }
@@ -128,6 +131,7 @@ pub struct Cubic {
     /// Eighths of a window per segment of the Reno estimate.
     reno_eighths: u64,
     idle_epoch: bool,
+    double_cut: bool,
     tick: Span,
     next_tick: Time,
     w_max: u64,
@@ -206,6 +210,7 @@ impl Cubic {
             reno_friendly: true,
             reno_eighths: reno_eighths(BETA),
             idle_epoch: true,
+            double_cut: false,
             tick: Span(1_000_000_000 / u64::from(options.hz)),
             next_tick: Time::ZERO,
             w_max: 0,
@@ -370,6 +375,7 @@ impl CongestionControl for Cubic {
         } else {
             window
         };
+        let window = if self.double_cut { self.w_max } else { window };
         let window = match why {
             Congestion::Ecn => reduced(window, self.beta_ecn),
             Congestion::Loss | Congestion::Timeout | Congestion::TailLoss => {

@@ -97,7 +97,11 @@ def why(
     differing = quantities.differences(of_a, of_b)
     if not differing:
         return Answer(first, second, (), compared, (), None, lab.count)
-    search = Explaining(lab, model, first.trials, second.trials, first.is_simulated, told)
+
+    def measure(documents: Sequence[Keys], count: int) -> list[quantities.Values | None]:
+        return [None if trials is None else quantities.values(trials) for trials in lab.all(documents, count)]
+
+    search = Explaining(measure, model, of_a, of_b, first.is_simulated, told)
     return Answer(
         first, second, differing, compared, states.first(first.trials, second.trials), search.search(), lab.count
     )

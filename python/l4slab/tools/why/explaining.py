@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from l4slab.base.progress import Told
 from l4slab.base.values import Keys, Value
-from l4slab.tools.why.quantities import Difference, Key, Trial, Values, differences, mean, values
-from l4slab.tools.why.runs import Lab
+from l4slab.tools.why.quantities import Difference, Key, Values, differences, mean
 from l4slab.tools.why.switches import Setting, Switch, applied, number_of, switches, text
 
 # Trials of a first look, and of what is judged.
@@ -94,19 +93,32 @@ class Explanation:
     tried: int  # models
 
 
-class Explaining:
-    """The search for what makes side `a` like side `b`, in a model of `a`."""
+# What so many trials of each document of the simulator give; None where no run can be made of it.
+Measure = Callable[[Sequence[Keys], int], Sequence[Values | None]]
 
-    def __init__(self, lab: Lab, model: Keys, a: Sequence[Trial], b: Sequence[Trial], simulated: bool, told: Told):
-        self._lab, self._model, self._told, self._is_simulated = lab, model, told, simulated
-        self._a, self._b = values(a), values(b)
+
+class Explaining:
+    """The search for what makes side `a` like side `b`, in a model of `a`. `every`: the switches, by default all."""
+
+    def __init__(
+        self,
+        measure: Measure,
+        model: Keys,
+        a: Values,
+        b: Values,
+        simulated: bool,
+        told: Told,
+        every: Sequence[Switch] | None = None,
+    ):
+        self._measure, self._model, self._told, self._is_simulated = measure, model, told, simulated
+        self._a, self._b, self._every = a, b, every
         self._differing = differences(self._a, self._b)
         self._base: dict[tuple[int, int], Values | None] = {}
         self._tried = 0
 
     def search(self) -> Explanation:
         """Try single switches, then others on top of the best."""
-        every = switches(self._model)
+        every = switches(self._model) if self._every is None else self._every
         self._told(f"trying {len(every)} switches", None)
         best = self._closer(self._looked([(Part(one, level),) for one in every for level in one.levels]))
         causes = self._causes(best)
@@ -128,14 +140,13 @@ class Explaining:
 
     def _looked(self, sets: Sequence[tuple[Part, ...]]) -> list[Candidate]:
         """A first look at each, the best first; those without effect on a run are left out."""
-        found = self._lab.all([self._with(parts) for parts in sets], LOOKED)
+        found = self._measure([self._with(parts) for parts in sets], LOOKED)
         self._tried += len(sets)
         usual = self._of_base(LOOKED, 0)
         looked = []
-        for parts, trials in zip(sets, found, strict=True):
-            if trials is None or usual is None:
+        for parts, of_model in zip(sets, found, strict=True):
+            if of_model is None or usual is None:
                 continue
-            of_model = values(trials)
             if any(of_model.get(key) != given for key, given in usual.items()):
                 looked.append(Candidate(parts, self._explained(self._a, self._b, usual, of_model)))
         return _ranked(looked)
@@ -156,16 +167,15 @@ class Explaining:
         """With more trials, an interval, and what is left of the difference, also with fresh seeds."""
         found = []
         for candidate in dict.fromkeys((*(_rounded(one, digits) for digits in (1, 2, 3)), one)):
-            trials, usual = self._lab.all([self._with(candidate.parts)], JUDGED)[0], self._of_base(JUDGED, 0)
-            again = self._lab.all([self._with(candidate.parts, seed=1)], JUDGED)[0]
-            if trials is None or usual is None or again is None:
+            of_model, usual = self._measure([self._with(candidate.parts)], JUDGED)[0], self._of_base(JUDGED, 0)
+            again = self._measure([self._with(candidate.parts, seed=1)], JUDGED)[0]
+            if of_model is None or usual is None or again is None:
                 continue
-            of_model = values(trials)
             low, explained, high = self._interval(usual, of_model)
             left = self._left(usual, of_model)
             fresh = self._of_base(JUDGED, 1)
             if not left and fresh is not None:
-                left = self._left(fresh, values(again))
+                left = self._left(fresh, again)
             found.append(Candidate(candidate.parts, explained, low, high, tuple(left), is_judged=True))
         # The roundest number of those that are as good.
         return min(found, key=lambda judged: (len(judged.left), -round(judged.explained, 2)), default=one)
@@ -195,8 +205,7 @@ class Explaining:
     def _of_base(self, trials: int, seed: int) -> Values | None:
         """The model without any switch."""
         if (trials, seed) not in self._base:
-            found = self._lab.all([self._with((), seed)], trials)[0]
-            self._base[trials, seed] = None if found is None else values(found)
+            self._base[trials, seed] = self._measure([self._with((), seed)], trials)[0]
         return self._base[trials, seed]
 
     def _predicted(self, a: Values, usual: Values, of_model: Values) -> dict[Key, tuple[float, ...]]:

@@ -1,0 +1,397 @@
+"""`l4slab conform`: whether a congestion control is the one whose name it has.
+
+The candidate and the reference run on the same paths. Two things are compared: the envelope of goodput and queueing
+delay beside a flow of the reference (`envelope.py`), and the numbers that the law shows in the trace of the window
+(`laws.py`). If something differs, the switches of `l4slab why` are tried on the reference: it is "conformant but for X"
+if the reference with X is like the candidate.
+
+OUT/conform.json  everything that was found
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import polars as pl
+
+from l4slab.base.errors import InputError
+from l4slab.base.paths import usable
+from l4slab.base.progress import Told
+from l4slab.base.values import Keys
+from l4slab.engines.registry import DEFAULT
+from l4slab.results import chance
+from l4slab.tools import matrix
+from l4slab.tools.conform import cells, envelope, laws
+from l4slab.tools.conform.cells import Place, Side
+from l4slab.tools.conform.envelope import Overlap
+from l4slab.tools.matrix import ALONE, TESTED, Asked, Proof
+from l4slab.tools.search.documents import tables
+from l4slab.tools.why import quantities
+from l4slab.tools.why.explaining import JUDGED, LEAST, Candidate, Explaining
+from l4slab.tools.why.quantities import Trial, Values, mean
+from l4slab.tools.why.runs import Lab
+from l4slab.tools.why.switches import Switch, applied, switches
+
+__all__ = ["Answer", "Number", "as_json", "conform", "write"]
+
+# Trials of a side on the simulator, and on a kernel.
+TRIALS, OF_KERNEL = JUDGED, 5
+# So that no run of the reference is one of the candidate.
+_OTHER_SEEDS = 1000
+_ENVELOPE = "goodput and delay"
+# Switches of paths: both sides have the same.
+_OF_PATHS = ("rtt", "start", "receive_window")
+_CONFIRMED = 4
+_MEANS = ("goodput_mbps", "rtt_ms_mean")
+
+Verdict = Literal["conformant", "conformant but for", "not conformant", "not judged"]
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number of the law, with its value per trial of both sides; `p` is over all numbers together."""
+
+    name: str
+    candidate: tuple[float, ...]
+    reference: tuple[float, ...]
+    p: float
+    differs: bool
+    law: tuple[float, str] | None  # the document's value, and the document
+
+
+@dataclass(frozen=True)
+class Judged:
+    """How the candidate compares with a reference."""
+
+    overlap: Overlap
+    numbers: Sequence[Number]
+    chance: float
+
+    @property
+    def differing(self) -> list[str]:
+        """The numbers that differ, and the envelope."""
+        found = [one.name for one in self.numbers if one.differs]
+        return found if self.overlap.p > self.chance else [*found, _ENVELOPE]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What was found. `causes`: switches each of which makes the reference like the candidate; `nearest` does not."""
+
+    candidate: Side
+    reference: Side
+    proof: Proof | None
+    judged: Judged | None
+    places: Sequence[Place]
+    causes: Sequence[Candidate] = ()
+    nearest: Candidate | None = None
+    runs: int = 0
+
+    @property
+    def verdict(self) -> Verdict:
+        if self.judged is None:
+            return "not judged"
+        if not self.judged.differing:
+            return "conformant"
+        # Another congestion control is no deviation of this one.
+        named = [one for one in self.causes if "cc" not in one.switches]
+        return "conformant but for" if named else "not conformant"
+
+    @property
+    def status(self) -> int:
+        """The exit status: 0 only where it is conformant."""
+        return int(self.verdict != "conformant")
+
+    @property
+    def sentence(self) -> str:
+        """The answer."""
+        name, of = self.candidate.name, self.reference.name
+        if self.judged is None:
+            why = self.proof.why if self.proof else ""
+            return f"{name} is not judged, because its runner is not proven: {why}."
+        if self.verdict == "conformant":
+            return f"{name} is conformant with {of}."
+        causes = [one for one in self.causes if "cc" not in one.switches]
+        if causes:
+            return f"{name} is conformant with {of} but for {'; or '.join(one.name for one in causes)}."
+        what = f"{name} is not conformant with {of}: {', '.join(self.judged.differing)} differ"
+        if self.causes:
+            return f"{what}, and it behaves like {' or '.join(str(one.parts[0].setting.value) for one in self.causes)}."
+        if self.nearest is None:
+            return f"{what}, and no switch explains any of it."
+        return f"{what}. Nothing explains it all; {self.nearest.name} explains {100 * self.nearest.explained:.0f} %."
+
+
+def conform(
+    name: str,
+    cc: str | None = None,
+    options: Mapping[str, str] | None = None,
+    trials: int | None = None,
+    seed: int = 1,
+    workers: int | None = None,
+    told: Told = lambda _what, _part: None,
+) -> Answer:
+    """Judge a candidate against the reference `cc`, by default that of its own name. Raises InputError, L4slabError."""
+    tested = cells.candidate(name, options or {})
+    of = cells.reference(tested, cc)
+    count = trials or (TRIALS if tested.is_simulated else OF_KERNEL)
+    if count < (least := quantities.least_trials()):
+        raise InputError(f"with less than {least} trials nothing is beyond chance; give --trials more")
+    proof = _proof(tested, workers, told)
+    where = cells.places(tested)
+    if proof is not None and proof.verdict != "proven":
+        return Answer(tested, of, proof, None, where)
+    bench = _Bench(where, str(of.flow["cc"]), workers, told)
+    candidate = bench.measured(tested, count, seed)
+    judged = judge(where, candidate, bench.measured(of, count, seed + _OTHER_SEEDS), str(of.flow["cc"]))
+    found = Answer(tested, of, proof, judged, where, runs=bench.runs)
+    return _explained(found, judged, bench, candidate, count, seed) if judged.differing else found
+
+
+# -- what is measured -------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Measured:
+    """The trials of one side by place."""
+
+    where: Sequence[Place]
+    trials: Sequence[Sequence[Trial]]
+
+    def numbers(self) -> Values:
+        """The numbers of the laws that every trial has."""
+        each = [cells.numbers(self.where, trial) for trial in zip(*self.trials, strict=True)]
+        common = [name for name in laws.LAWS if all(name in one for one in each)]
+        return {("law", name): tuple(one[name] for one in each) for name in common}
+
+    def values(self) -> Values:
+        """The same, and the means of the flow's rate and round trip at each place."""
+        found = dict(self.numbers())
+        for place, trials in zip(self.where, self.trials, strict=True):
+            rows = [trial.flows.row(by_predicate=pl.col("flow") == TESTED, named=True) for trial in trials]
+            for name in _MEANS:
+                given = [row[name] for row in rows if row.get(name) is not None]
+                if len(given) == len(rows):
+                    found[place.name, name] = tuple(given)
+        return found
+
+    def at(self, where: Sequence[Place]) -> Measured:
+        """At some of the places only."""
+        chosen = [self.where.index(place) for place in where]
+        return Measured(where, [self.trials[number] for number in chosen])
+
+
+class _Bench:
+    """Runs sides at places. A lab per folder, because a custom controller is a file in its own."""
+
+    def __init__(self, where: Sequence[Place], rival: str, workers: int | None, told: Told):
+        self._where, self._rival, self._workers, self._told = where, rival, workers, told
+        self._labs: dict[Path, Lab] = {}
+
+    @property
+    def runs(self) -> int:
+        return sum(lab.count for lab in self._labs.values())
+
+    def _lab(self, folder: Path) -> Lab:
+        return self._labs.setdefault(folder, Lab(folder / "conform.toml", self._workers, self._told))
+
+    def measured(self, side: Side, count: int, seed: int) -> Measured:
+        """The trials of a side at every place. Raises InputError and L4slabError."""
+        lab, found = self._lab(side.folder), []
+        for place in self._where:
+            self._told(f"{side.name}: {place.name}", None)
+            found.append(lab.trials(place.document(side, self._rival, count, seed), count, side.engine))
+        return Measured(self._where, found)
+
+    def of_models(self, models: Sequence[Keys], where: Sequence[Place], count: int) -> list[Values | None]:
+        """What models of the reference give at some places."""
+        documents = [place.document(_model(one), self._rival, count, _seed(one)) for one in models for place in where]
+        trials = self._lab(Path()).all(documents, count)
+        found: list[Values | None] = []
+        for number in range(len(models)):
+            part = trials[number * len(where) : (number + 1) * len(where)]
+            known = [one for one in part if one is not None]
+            found.append(Measured(where, known).values() if len(known) == len(where) else None)
+        return found
+
+
+def _model(document: Keys) -> Side:
+    """The side that a document of `switches` describes."""
+    (flow,) = tables(document, "flow").values()
+    return Side("model", DEFAULT, {key: value for key, value in flow.items() if key not in ("name", "rtt")})
+
+
+def _seed(document: Keys) -> int:
+    return int(str(document["seed"]))
+
+
+def _proof(side: Side, workers: int | None, told: Told) -> Proof | None:
+    """That of a stack's runner, as in `l4slab matrix`."""
+    if side.row is None or side.row.stack.recipe.kernel:
+        return None
+    told(f"{side.name}: proving the runner", None)
+    asked = matrix.on_paths(Asked([side.row], (), (ALONE,), qlog=True), ["20Mbit"], ["20ms"])
+    asked = [replace(one, queues=[one.proof]) for one in asked]
+    with tempfile.TemporaryDirectory() as folder:
+        return matrix.run(asked, folder, side.engine, workers).proofs[0]
+
+
+# -- what is judged ---------------------------------------------------------------------------------------------------
+
+
+def judge(where: Sequence[Place], candidate: Measured, reference: Measured, cc: str) -> Judged:
+    """Compare two sides: their envelopes, and the numbers of the law of `cc`."""
+
+    def hulls(side: Measured) -> list[list[envelope.Hull]]:
+        both = zip(where, side.trials, strict=True)
+        return [[place.hull(trial) for trial in trials] for place, trials in both if place.kind == "rival"]
+
+    limit = quantities.alpha(len(candidate.trials[0]), len(reference.trials[0]))
+    overlap = envelope.overlaps(hulls(candidate), hulls(reference), limit)
+    return Judged(overlap, _numbers(candidate.numbers(), reference.numbers(), limit, cc), limit)
+
+
+def _numbers(candidate: Values, reference: Values, limit: float, cc: str) -> list[Number]:
+    keys = [key for key in candidate if key in reference]
+    if not keys:
+        return []
+    together = chance.together([candidate[key] for key in keys], [reference[key] for key in keys])
+    found = []
+    for key, p in zip(keys, together, strict=True):
+        law = laws.LAWS[key[1]]
+        is_far = abs(mean(candidate[key]) - mean(reference[key])) > law.tolerance
+        differs = p <= limit and is_far
+        found.append(Number(key[1], candidate[key], reference[key], p, differs, law.value.get(cc)))
+    return found
+
+
+# -- what explains it -------------------------------------------------------------------------------------------------
+
+
+def _explained(found: Answer, judged: Judged, bench: _Bench, candidate: Measured, count: int, seed: int) -> Answer:
+    """With the switches that make the reference like the candidate."""
+    is_simulated = found.candidate.is_simulated
+    model: Keys = {"seed": seed + 2 * _OTHER_SEEDS, "flow": [{"name": TESTED, "rtt": "20ms", **found.reference.flow}]}
+    where = _telling(found.places, judged)
+
+    def measure(models: Sequence[Keys], trials: int) -> list[Values | None]:
+        return bench.of_models(models, where, trials)
+
+    reference = bench.measured(found.reference, count, seed + _OTHER_SEEDS)
+    a, b = (side.at(where).values() for side in (reference, candidate))
+    if not quantities.differences(a, b):
+        return replace(found, runs=bench.runs)
+    search = Explaining(measure, model, a, b, is_simulated, bench._told, _of_senders(model, is_simulated)).search()
+    likely = [one for one in search.candidates if one.is_judged and one.explained >= LEAST][:_CONFIRMED]
+    causes: list[Candidate] = []
+    for one in likely:
+        if causes and len(one.parts) > len(causes[0].parts):
+            continue
+        changed = applied(model, [part.setting for part in one.parts])
+        other = bench.measured(_model(changed), count, seed + _OTHER_SEEDS) if is_simulated else None
+        if not _left(found, candidate, other, reference, measure([model, changed], JUDGED), where):
+            causes.append(one)
+    nearest = search.candidates[0] if search.candidates else None
+    return replace(found, causes=causes, nearest=nearest, runs=bench.runs)
+
+
+def _left(
+    found: Answer,
+    candidate: Measured,
+    other: Measured | None,
+    reference: Measured,
+    models: Sequence[Values | None],
+    where: Sequence[Place],
+) -> list[str]:
+    """What differs from the reference with a switch: all places of `other`, which ran with it. On a kernel, what the
+    switch changes in the model is added to the numbers of the reference instead.
+    """
+    cc = str(found.reference.flow["cc"])
+    if other is not None:
+        return judge(found.places, candidate, other, cc).differing
+    usual, changed = models
+    if usual is None or changed is None or found.judged is None:
+        return [_ENVELOPE]
+    here, there = reference.at(where).numbers(), candidate.at(where).numbers()
+    predicted = {
+        key: tuple(value + mean(changed[key]) - mean(usual[key]) for value in given)
+        for key, given in here.items()
+        if key in changed and key in usual
+    }
+    left = [one.name for one in _numbers(there, predicted, found.judged.chance, cc) if one.differs]
+    lacking = [one.name for one in found.judged.numbers if one.differs and ("law", one.name) not in predicted]
+    return [*left, *lacking]
+
+
+def _telling(where: Sequence[Place], judged: Judged) -> list[Place]:
+    """Where something differs: of the places with a rival, that of the smallest overlap for each round trip."""
+    kinds = {{laws.PER_ROUND: "short", laws.RESTED: "rest"}.get(name, "rival") for name in judged.differing}
+    rivals = [place for place in where if place.kind == "rival"]
+    by_rtt: dict[float, tuple[float, Place]] = {}
+    for place, overlap in zip(rivals, judged.overlap.by_place, strict=True):
+        by_rtt[place.rtt_s] = min(by_rtt.get(place.rtt_s, (2.0, place)), (overlap, place), key=lambda one: one[0])
+    telling = [place for _, place in by_rtt.values()]
+    return [place for place in where if place.kind in kinds and (place.kind != "rival" or place in telling)]
+
+
+def _of_senders(model: Keys, is_simulated: bool) -> list[Switch]:
+    """The switches that a candidate may differ in: where TCP is the same, the controller and its options alone."""
+    found = [one for one in switches(model) if one.name not in _OF_PATHS]
+    if not is_simulated:
+        return found
+    return [one for one in found if one.name == "cc" or ".options." in one.levels[0].place]
+
+
+# -- what is told -----------------------------------------------------------------------------------------------------
+
+
+def write(found: Answer, folder: Path) -> Path:
+    """Write what was found into a folder."""
+    place = usable(folder)
+    place.mkdir(parents=True, exist_ok=True)
+    (place / "conform.json").write_text(json.dumps(as_json(found), indent=2) + "\n")
+    return folder / "conform.json"
+
+
+def as_json(found: Answer) -> dict[str, object]:
+    """The document of --json."""
+    judged = found.judged
+    overlap = None if judged is None else judged.overlap
+    return {
+        "candidate": found.candidate.name,
+        "reference": found.reference.name,
+        "verdict": found.verdict,
+        "answer": found.sentence,
+        "runner": found.proof and found.proof.why,
+        "envelope": overlap
+        and {
+            "overlap": overlap.found,
+            "usual": overlap.usual,
+            "least": overlap.least,
+            "p": overlap.p,
+            "places": dict(
+                zip((one.name for one in found.places if one.kind == "rival"), overlap.by_place, strict=True)
+            ),
+        },
+        "numbers": [
+            {
+                "name": one.name,
+                "candidate": one.candidate,
+                "reference": one.reference,
+                "p": one.p,
+                "differs": one.differs,
+                "law": one.law and one.law[0],
+                "source": one.law and one.law[1],
+            }
+            for one in (judged.numbers if judged else ())
+        ],
+        "differing": judged.differing if judged else [],
+        "causes": [one.name for one in found.causes],
+        "nearest": found.nearest and {"name": found.nearest.name, "explained": found.nearest.explained},
+        "runs": found.runs,
+    }

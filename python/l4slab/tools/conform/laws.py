@@ -1,0 +1,167 @@
+"""What a congestion control's law shows in the trace of its window, a number per trial.
+
+The cuts: the window after a reduction over that before, apart for windows above and below the maximum W_max that CUBIC
+remembers, because fast convergence is for the latter. The growth: how long the window takes for half of the way back,
+where a cubic governs it, and segments per round trip, where the round trips are short. The rest: the window after a
+pause of the application over that before. The traces need a window and a smoothed RTT at each sample.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from l4slab.tools.why.quantities import Trial, mean
+
+CUT, LOWER_CUT, CUBIC, PER_ROUND, RESTED = (
+    "cut", "cut below W_max", "cubic growth", "growth per RTT", "window after rest",
+)  # fmt: skip
+BETA, C = 0.7, 0.4
+# Of the window: a smaller fall is no reduction; peaks this near W_max are on neither side of it.
+_FALL, _NEAR = 0.92, 0.05
+# Half of the way back to W_max: of K, W(t) = W_max - C (K - t)^3.
+_HALF = 1 - 0.5 ** (1 / 3)
+
+
+@dataclass(frozen=True)
+class Law:
+    """A number of the law: `tolerance` is what still counts as equal; `value` is the document's, by controller."""
+
+    says: str
+    tolerance: float
+    value: Mapping[str, tuple[float, str]]
+
+
+LAWS: Mapping[str, Law] = {
+    CUT: Law(
+        "window after a reduction over that before", 0.03,
+        {"cubic": (BETA, "RFC 9438, 4.6"), "reno": (0.5, "RFC 5681")},
+    ),
+    LOWER_CUT: Law(
+        "the same, of a window below the last maximum", 0.03,
+        {"cubic": (BETA, "RFC 9438, 4.6"), "reno": (0.5, "RFC 5681")},
+    ),
+    CUBIC: Law(
+        "time that the law's cubic takes for half of the way back, over that measured", 0.15,
+        {"cubic": (1.0, "RFC 9438, 4.2")},
+    ),
+    PER_ROUND: Law(
+        "segments per round trip at a short RTT", 0.1,
+        {"cubic": (3 * (1 - BETA) / (1 + BETA), "RFC 9438, 4.3"), "reno": (1.0, "RFC 5681")},
+    ),
+    RESTED: Law("window in the second after a rest over that before it", 0.1, {}),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """From one reduction to the next: the window before and after it, when it was over, and what followed."""
+
+    before: float
+    after: float
+    times: Sequence[float]
+    windows: Sequence[float]
+    rtts_ms: Sequence[float]
+
+
+def epochs(trial: Trial, flow: str, from_s: float) -> list[Epoch]:
+    """The reductions of a flow after `from_s`."""
+    rows = trial.series.filter(pl.col("flow") == flow).sort("time_s")
+    if not {"cwnd_packets", "srtt_ms"} <= set(rows.columns):
+        return []
+    rows = rows.drop_nulls(["cwnd_packets", "srtt_ms"])
+    times, windows, rtts = (rows[name].to_list() for name in ("time_s", "cwnd_packets", "srtt_ms"))
+    cuts = [(peak, low) for peak, low in _falls(times, windows, rtts) if times[peak] > from_s]
+    found = []
+    for number, (peak, low) in enumerate(cuts):
+        end = cuts[number + 1][0] + 1 if number + 1 < len(cuts) else len(times)
+        part = slice(low, end)
+        found.append(Epoch(windows[peak], windows[low], times[part], windows[part], rtts[part]))
+    return found
+
+
+def _falls(times: Sequence[float], windows: Sequence[float], rtts_ms: Sequence[float]) -> Iterator[tuple[int, int]]:
+    """Places before and after each reduction: the window falls, for two round trips at most, and then no more."""
+    place = 0
+    while place + 1 < len(windows):
+        if windows[place + 1] >= windows[place]:
+            place += 1
+            continue
+        low = place
+        while (
+            low + 1 < len(windows)
+            and windows[low + 1] <= windows[low]
+            and times[low + 1] - times[place] <= 2.5e-3 * rtts_ms[place] + 0.05
+        ):
+            low += 1
+        # Equal samples at its foot are no part of the fall.
+        while windows[low - 1] == windows[low]:
+            low -= 1
+        if windows[low] < _FALL * windows[place]:
+            yield place, low
+        place = max(low, place + 1)
+
+
+def of_rivals(trials: Sequence[Trial], rtts_s: Sequence[float], flow: str, from_s: float) -> dict[str, float]:
+    """The cuts and the cubic of one trial, from all places where a flow has a rival."""
+    cuts: dict[str, list[float]] = {CUT: [], LOWER_CUT: []}
+    growth: list[float] = []
+    for trial, rtt_s in zip(trials, rtts_s, strict=True):
+        w_max = math.inf
+        for number, epoch in enumerate(epochs(trial, flow, from_s)):
+            is_near = abs(epoch.before - w_max) <= _NEAR * w_max if number else True
+            is_lower = epoch.before < w_max
+            if not is_near:
+                cuts[LOWER_CUT if is_lower else CUT].append(epoch.after / epoch.before)
+            w_max = epoch.before * ((1 + BETA) / 2 if is_lower and number else 1)
+            if not is_near and rtt_s >= 0.04 and (found := _cubic(epoch, w_max)) is not None:
+                growth.append(found)
+    every = {**cuts, CUBIC: growth}
+    return {name: _median(values) for name, values in every.items() if values}
+
+
+def _cubic(epoch: Epoch, w_max: float) -> float | None:
+    """The time for half of the way back to W_max by the law over that of the trace; None where it is cut before."""
+    way = w_max - epoch.after
+    if way <= 0.1 * w_max:
+        return None
+    for time, window in zip(epoch.times, epoch.windows, strict=True):
+        if window >= epoch.after + way / 2:
+            took = time - epoch.times[0]
+            return _HALF * (way / C) ** (1 / 3) / took if took > 0 else None
+    return None
+
+
+def per_round(trial: Trial, flow: str, from_s: float) -> dict[str, float]:
+    """Segments per round trip between reductions."""
+    found = []
+    for epoch in epochs(trial, flow, from_s):
+        steps = zip(epoch.times, epoch.times[1:], epoch.rtts_ms[1:], strict=False)
+        rounds = math.fsum((later - time) / (rtt * 1e-3) for time, later, rtt in steps if rtt > 0)
+        if rounds >= 3:
+            found.append((epoch.windows[-1] - epoch.after) / rounds)
+    return {PER_ROUND: _median(found)} if found else {}
+
+
+def rest(trial: Trial, flow: str, pause: tuple[float, float]) -> dict[str, float]:
+    """The mean window in the second after a pause over that in the second before it."""
+    rows = trial.series.filter(pl.col("flow") == flow)
+    if "cwnd_packets" not in rows.columns:
+        return {}
+
+    def window(low: float, high: float) -> float | None:
+        part = rows.filter((pl.col("time_s") > low) & (pl.col("time_s") <= high))["cwnd_packets"].drop_nulls()
+        return mean(part.to_list()) if len(part) else None
+
+    begin, end = pause
+    before, after = window(begin - 1, begin), window(end + 0.1, end + 1)
+    return {RESTED: after / before} if before and after is not None else {}
+
+
+def _median(values: Sequence[float]) -> float:
+    ordered = sorted(values)
+    middle = len(ordered) // 2
+    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
