@@ -146,7 +146,7 @@ def conform(
     where = cells.places(tested)
     if proof is not None and proof.verdict != "proven":
         return Answer(tested, of, proof, None, where)
-    bench = _Bench(where, str(of.flow["cc"]), workers, told)
+    bench = Bench(where, str(of.flow["cc"]), workers, told)
     candidate = bench.measured(tested, count, seed)
     judged = judge(where, candidate, bench.measured(of, count, seed + _OTHER_SEEDS), str(of.flow["cc"]))
     found = Answer(tested, of, proof, judged, where, runs=bench.runs)
@@ -186,11 +186,11 @@ class Measured:
         return Measured(where, [self.trials[number] for number in chosen])
 
 
-class _Bench:
+class Bench:
     """Runs sides at places. A lab per folder, because a custom controller is a file in its own."""
 
     def __init__(self, where: Sequence[Place], rival: str, workers: int | None, told: Told):
-        self._where, self._rival, self._workers, self._told = where, rival, workers, told
+        self._where, self._rival, self._workers, self.told = where, rival, workers, told
         self._labs: dict[Path, Lab] = {}
 
     @property
@@ -198,13 +198,13 @@ class _Bench:
         return sum(lab.count for lab in self._labs.values())
 
     def _lab(self, folder: Path) -> Lab:
-        return self._labs.setdefault(folder, Lab(folder / "conform.toml", self._workers, self._told))
+        return self._labs.setdefault(folder, Lab(folder / "conform.toml", self._workers, self.told))
 
     def measured(self, side: Side, count: int, seed: int) -> Measured:
         """The trials of a side at every place. Raises InputError and L4slabError."""
         lab, found = self._lab(side.folder), []
         for place in self._where:
-            self._told(f"{side.name}: {place.name}", None)
+            self.told(f"{side.name}: {place.name}", None)
             found.append(lab.trials(place.document(side, self._rival, count, seed), count, side.engine))
         return Measured(self._where, found)
 
@@ -273,20 +273,21 @@ def _numbers(candidate: Values, reference: Values, limit: float, cc: str) -> lis
 # -- what explains it -------------------------------------------------------------------------------------------------
 
 
-def _explained(found: Answer, judged: Judged, bench: _Bench, candidate: Measured, count: int, seed: int) -> Answer:
+def _explained(found: Answer, judged: Judged, bench: Bench, candidate: Measured, count: int, seed: int) -> Answer:
     """With the switches that make the reference like the candidate."""
     is_simulated = found.candidate.is_simulated
     model: Keys = {"seed": seed + 2 * _OTHER_SEEDS, "flow": [{"name": TESTED, "rtt": "20ms", **found.reference.flow}]}
     where = _telling(found.places, judged)
 
     def measure(models: Sequence[Keys], trials: int) -> list[Values | None]:
-        return bench.of_models(models, where, trials)
+        # The numbers of a law vary less than rates.
+        return bench.of_models(models, where, trials // 2)
 
     reference = bench.measured(found.reference, count, seed + _OTHER_SEEDS)
     a, b = (side.at(where).values() for side in (reference, candidate))
     if not quantities.differences(a, b):
         return replace(found, runs=bench.runs)
-    search = Explaining(measure, model, a, b, is_simulated, bench._told, _of_senders(model, is_simulated)).search()
+    search = Explaining(measure, model, a, b, is_simulated, bench.told, _of_senders(model, is_simulated)).search()
     likely = [one for one in search.candidates if one.is_judged and one.explained >= LEAST][:_CONFIRMED]
     causes: list[Candidate] = []
     for one in likely:
@@ -313,7 +314,9 @@ def _left(
     """
     cc = str(found.reference.flow["cc"])
     if other is not None:
-        return judge(found.places, candidate, other, cc).differing
+        numbers = _numbers(candidate.numbers(), other.numbers(), quantities.CHANCE, cc)
+        left = [one.name for one in numbers if one.differs]
+        return left or judge(found.places, candidate, other, cc).differing
     usual, changed = models
     if usual is None or changed is None or found.judged is None:
         return [_ENVELOPE]
@@ -329,14 +332,16 @@ def _left(
 
 
 def _telling(where: Sequence[Place], judged: Judged) -> list[Place]:
-    """Where something differs: of the places with a rival, that of the smallest overlap for each round trip."""
+    """Where something differs: alone, and of the places with a rival that of the smallest overlap. Short round trips
+    show more cuts, long ones the cubic.
+    """
     kinds = {{laws.PER_ROUND: "short", laws.RESTED: "rest"}.get(name, "rival") for name in judged.differing}
+    is_cut = {laws.CUT, laws.LOWER_CUT} & {*judged.differing} and laws.CUBIC not in judged.differing
     rivals = [place for place in where if place.kind == "rival"]
-    by_rtt: dict[float, tuple[float, Place]] = {}
-    for place, overlap in zip(rivals, judged.overlap.by_place, strict=True):
-        by_rtt[place.rtt_s] = min(by_rtt.get(place.rtt_s, (2.0, place)), (overlap, place), key=lambda one: one[0])
-    telling = [place for _, place in by_rtt.values()]
-    return [place for place in where if place.kind in kinds and (place.kind != "rival" or place in telling)]
+    by_overlap = dict(zip(rivals, judged.overlap.by_place, strict=True))
+    rtt_s = (min if is_cut else max)(place.rtt_s for place in rivals)
+    chosen = min((place for place in rivals if place.rtt_s == rtt_s), key=by_overlap.__getitem__)
+    return [place for place in where if place.kind in kinds and (place.kind != "rival" or place == chosen)]
 
 
 def _of_senders(model: Keys, is_simulated: bool) -> list[Switch]:

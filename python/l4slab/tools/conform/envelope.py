@@ -28,7 +28,7 @@ Hull = Sequence[Point]
 _ROUND_TRIPS = 10
 _TRIMMED = 0.05
 # Exchanges of trials; if there are more, so many are drawn.
-_EXCHANGES = 2000
+_EXCHANGES = 1000
 
 
 @dataclass(frozen=True)
