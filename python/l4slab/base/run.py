@@ -133,6 +133,31 @@ class CbrFlow(TypedDict):
     stop_ns: int | None
 
 
+@final
+class EndpointFlow(TypedDict):
+    """What an end may hand over. A frame is longer by `header_bytes`."""
+
+    count: int
+    delay_trace: NotRequired[DelayTrace | None]
+    dscp: int
+    # Flows that begin at random and live for a fixed time; `count` is 0.
+    events: NotRequired[Events | None]
+    # What its frames have besides the bytes of an end.
+    header_bytes: int
+    host: NotRequired[int | None]
+    kind: Literal["endpoint"]
+    # The largest IP packet.
+    mtu_bytes: int
+    name: str
+    path: list[str]
+    peer_host: NotRequired[int | None]
+    reverse_path: NotRequired[list[str]]
+    rtt_ns: int
+    start_ns: int
+    station: NotRequired[str | None]
+    stop_ns: int | None
+
+
 # A packet matches if it has all given properties; `host` sends or receives it.
 Filter = TypedDict(
     "Filter",
@@ -580,7 +605,18 @@ class WebFlow(TypedDict):
     transport: NotRequired[dict[str, str]]
 
 
-Flow = TcpFlow | WebFlow | VideoFlow | CbrFlow | MediaFlow | UdpPragueFlow | PageFlow | ResponsivenessFlow | ProgramFlow
+Flow = (
+    TcpFlow
+    | WebFlow
+    | VideoFlow
+    | CbrFlow
+    | MediaFlow
+    | UdpPragueFlow
+    | PageFlow
+    | ResponsivenessFlow
+    | ProgramFlow
+    | EndpointFlow
+)
 
 
 @final

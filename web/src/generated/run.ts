@@ -163,6 +163,37 @@ export interface CbrFlow {
 }
 
 /**
+ * What an end may hand over. A frame is longer by `header_bytes`.
+ */
+export interface EndpointFlow {
+  count: number;
+  delay_trace?: DelayTrace | null;
+  dscp: number;
+  /**
+   * Flows that begin at random and live for a fixed time; `count` is 0.
+   */
+  events?: Events | null;
+  /**
+   * What its frames have besides the bytes of an end.
+   */
+  header_bytes: number;
+  host?: number | null;
+  kind: "endpoint";
+  /**
+   * The largest IP packet.
+   */
+  mtu_bytes: number;
+  name: string;
+  path: string[];
+  peer_host?: number | null;
+  reverse_path?: string[];
+  rtt_ns: number;
+  start_ns: number;
+  station?: string | null;
+  stop_ns: number | null;
+}
+
+/**
  * A packet matches if it has all given properties; `host` sends or receives it.
  */
 export interface Filter {
@@ -763,7 +794,7 @@ export interface WebFlow {
   transport?: Record<string, string>;
 }
 
-export type Flow = TcpFlow | WebFlow | VideoFlow | CbrFlow | MediaFlow | UdpPragueFlow | PageFlow | ResponsivenessFlow | ProgramFlow;
+export type Flow = TcpFlow | WebFlow | VideoFlow | CbrFlow | MediaFlow | UdpPragueFlow | PageFlow | ResponsivenessFlow | ProgramFlow | EndpointFlow;
 
 /**
  * A run. Times are nanoseconds, rates bits per second, sizes bytes. Only keys with `skip_serializing_if` may be
