@@ -1,6 +1,8 @@
 //! How long labs take, and what they give: `cargo bench --package l4slab --bench lab`. The digests are the same on every
 //! machine and in every profile.
 
+#![allow(clippy::disallowed_types)] // a benchmark reads the clock
+
 use std::time::{Duration, Instant};
 
 use l4slab::{Ecn, Event, Packet, Setup};

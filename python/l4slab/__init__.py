@@ -40,10 +40,10 @@ if TYPE_CHECKING:
 
 __version__ = _core.version()
 __all__ = [
-    "Cause", "CbrFlow", "Claim", "EndpointFlow", "Experiment", "Figure", "Flow", "Impair", "InputError", "L4slabError", "Lab",
-    "Link", "MediaFlow", "PageFlow", "ProgramFlow", "Published", "Requirement", "ResponsivenessFlow", "Results", "Rewrite",
-    "RunTable", "Skip", "StoreError", "Tunnel", "UdpPragueFlow", "VideoFlow", "WebFlow", "__version__", "advise", "open",
-    "qoo", "run",
+    "Cause", "CbrFlow", "Claim", "EndpointFlow", "Experiment", "Figure", "Flow", "Impair", "InputError",
+    "L4slabError", "Lab", "Link", "MediaFlow", "PageFlow", "ProgramFlow", "Published", "Requirement",
+    "ResponsivenessFlow", "Results", "Rewrite", "RunTable", "Skip", "StoreError", "Tunnel", "UdpPragueFlow",
+    "VideoFlow", "WebFlow", "__version__", "advise", "open", "qoo", "run",
 ]  # fmt: skip
 
 # Modules that import the libraries of tables and figures, which take a second: a name is fetched when it is asked for.
@@ -60,8 +60,8 @@ _MODULES = {
     "api.results": ["Results", "open"],
     "experimentfile.tables": ["Impair", "Link", "Rewrite", "Skip"],
     "experimentfile.traffic": [
-        "CbrFlow", "EndpointFlow", "Flow", "MediaFlow", "PageFlow", "ProgramFlow", "ResponsivenessFlow", "UdpPragueFlow", "VideoFlow",
-        "WebFlow",
+        "CbrFlow", "EndpointFlow", "Flow", "MediaFlow", "PageFlow", "ProgramFlow", "ResponsivenessFlow",
+        "UdpPragueFlow", "VideoFlow", "WebFlow",
     ],
     "experimentfile.tunnels": ["Tunnel"],
 }  # fmt: skip

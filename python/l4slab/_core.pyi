@@ -243,8 +243,9 @@ def canonical_tree(text: str) -> str:
     """The same as `canonical_qdisc` of a queue that holds classes; of tbf, with the class that it may have."""
 
 def lives(flow: str, seed: int, duration_ns: int) -> list[tuple[int, int]]:
-    """When the flows that a flow group's events begin start and stop, ns. `flow`: the group as in a run's description, in
-    JSON. Raises ValueError with one sentence.
+    """When the flows that a flow group's events begin start and stop, in ns.
+
+    `flow` is the group as in a run's description, in JSON. Raises ValueError with one sentence.
     """
 
 def canonical_controller(name: str, options: dict[str, str]) -> dict[str, str]:

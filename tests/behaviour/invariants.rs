@@ -268,7 +268,7 @@ fn around_l0(l: Lab, seed: u32) -> Lab {
     let (mode, window) = (modes[seed as usize / 3 % 4], [0, 2, 64][seed as usize / 12 % 3]);
     let tunnel = json!({"name": "t", "flows": flows, "links": ["l0"], "overhead_bytes": seed % 100, "trailer_bytes": 0,
         "padding_bytes": 1 + seed % 32, "mtu_bytes": 9000, "ecn": mode,
-        "copies_dscp": seed % 2 == 0, "replay_window": window});
+        "copies_dscp": seed.is_multiple_of(2), "replay_window": window});
     l.with("tunnels", if flows.is_empty() { json!([]) } else { json!([tunnel]) })
 }
 

@@ -235,17 +235,16 @@ fn mistakes_are_sentences() {
     assert!(said(link().start()).contains("kind = \"endpoint\""));
     assert!(said(link().rival("cubik", MS(1)).endpoint("a", MS(1)).start()).contains("cubik"));
     let mut lab = link().endpoint("a", MS(10)).warmup(MS(100)).start().expect("a lab");
-    assert!(lab.ends("b").err().expect("none").to_string().contains("there are a"));
+    assert!(lab.ends("b").expect_err("none").to_string().contains("there are a"));
     let [near, _] = lab.ends("a").expect("it is there");
     assert!(lab.send(near, Packet::new(vec![0; 1472])).is_ok());
     assert!(
         lab.send(near, Packet::new(vec![0; 1473]))
-            .err()
-            .expect("too long")
+            .expect_err("too long")
             .to_string()
             .contains("1472")
     );
-    assert!(lab.finish().err().expect("too short").to_string().contains("warm-up"));
+    assert!(lab.finish().expect_err("too short").to_string().contains("warm-up"));
     for wrong in [
         json!({"count": 2}),
         json!({"start_ns": 5}),

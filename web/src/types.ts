@@ -7,8 +7,8 @@ import type * as generated from "./generated/run";
 
 export type { EcnSupport as TcpEcn, Impair, Link as LinkSpec, Rewrite } from "./generated/run";
 
-/** The page starts no programs. */
-export type FlowSpec = Exclude<generated.Flow, generated.ProgramFlow>;
+/** The page starts no programs and has no ends of tests. */
+export type FlowSpec = Exclude<generated.Flow, generated.ProgramFlow | generated.EndpointFlow>;
 
 /** A run, fully resolved: what `l4slab.experimentfile` makes of an experiment file. */
 export interface Run extends generated.Run {

@@ -150,7 +150,7 @@ class Lab:
         """
         from l4slab.api.loop import run
 
-        return run(self, main)
+        return run(self.core, self.description["duration_ns"], main)
 
     def finish(self) -> Recording:
         """End the run where it is, and return its tables as DataFrames: `flows`, `links`, `series` and others. What has

@@ -14,12 +14,10 @@ import socket
 from collections.abc import Callable, Coroutine
 from ipaddress import IPv6Address, ip_address
 from itertools import cycle
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
+from l4slab import _core
 from l4slab.base.errors import InputError
-
-if TYPE_CHECKING:
-    from l4slab.api.lab import Lab
 
 T = TypeVar("T")
 _NS = 10**9
@@ -35,19 +33,19 @@ _GRACE_NS = 3600 * _NS
 Address = tuple[Any, ...]
 
 
-def run(lab: Lab, main: Coroutine[Any, Any, T]) -> T:
+def run(lab: _core.Lab, duration_ns: int, main: Coroutine[Any, Any, T]) -> T:
     """See `Lab.run`."""
-    with asyncio.Runner(loop_factory=lambda: LabLoop(lab)) as runner:
+    with asyncio.Runner(loop_factory=lambda: LabLoop(lab, duration_ns)) as runner:
         return runner.run(main)
 
 
 class LabLoop(asyncio.BaseEventLoop):
     """The loop. It has datagrams and timers, and neither files, processes, threads nor TCP."""
 
-    def __init__(self, lab: Lab) -> None:
+    def __init__(self, lab: _core.Lab, duration_ns: int) -> None:
         super().__init__()
-        self._core = lab.core
-        self._end_ns = lab.description["duration_ns"]
+        self._core = lab
+        self._end_ns = duration_ns
         self._late_ns = 0  # since the end of the run
         self._is_over = False
         # A base of loops asks this attribute for what happens next.
@@ -56,7 +54,7 @@ class LabLoop(asyncio.BaseEventLoop):
         self._transports: list[LabTransport] = []
         self._ephemeral = cycle(_EPHEMERAL)
         self._hosts: dict[str, int] = {}
-        for i, name in enumerate(lab.core.endpoints()):
+        for i, name in enumerate(lab.endpoints()):
             self._hosts |= {name: 2 * i + 1, f"{name}.near": 2 * i, f"{name}.far": 2 * i + 1}
             self._hosts |= {address_of(2 * i): 2 * i, address_of(2 * i + 1): 2 * i + 1}
 
@@ -98,7 +96,7 @@ class LabLoop(asyncio.BaseEventLoop):
     def _write_to_self(self) -> None:
         """Nobody has to be woken: there are no other threads."""
 
-    async def getaddrinfo(self, host: Any, port: Any, **_: int) -> list[tuple[Any, ...]]:  # type: ignore[override]
+    async def getaddrinfo(self, host: Any, port: Any, **_: int) -> list[tuple[Any, ...]]:
         """The address of a host of the lab."""
         address = (address_of(self.end_of(host)), int(port or 0))
         return [(socket.AF_INET, socket.SOCK_DGRAM, socket.IPPROTO_UDP, "", address)]

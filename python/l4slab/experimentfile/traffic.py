@@ -271,7 +271,11 @@ class Flow(Tcp):
     def _mistake_of_events(self, raw: Keys) -> tuple[str, str] | None:
         if self.events is None:
             key = next((key for key in _OF_EVENTS if key in raw), None)
-            return key and (key, f'= {show(raw[key])} is of events, which begin flows; add events = "1/s"')
+            return (
+                None
+                if key is None
+                else (key, f'= {show(raw[key])} is of events, which begin flows; add events = "1/s"')
+            )
         if self.life is None:
             text = 'begin flows that live for a fixed time; add life, such as life = "5s"'
             return "events", f"= {show(raw['events'])} {text}"

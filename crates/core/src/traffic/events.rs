@@ -106,7 +106,7 @@ mod tests {
         let seconds = 20_000.0;
         let end = Time((seconds * 1e9) as u64);
         let lives = HEAVY.lives(1, "short", Time::ZERO, end);
-        let mean = seconds * 10.0 * (5.5 + (-5.5_f64).exp());
+        let mean = seconds * 10.0 * (5.5 + crate::math::exp(-5.5));
         assert!((lives.len() as f64 - mean).abs() < 6.5 * 2672.0, "{} of {mean}", lives.len());
         assert!(lives.iter().all(|(begin, stop)| *stop == (*begin + Span(4_800_000_000)).min(end)));
         assert!(lives.is_sorted());
