@@ -45,7 +45,8 @@ def mark(name: str) -> str:
         document: dict[str, Any] = {
             key: value
             for key, value in {**experiment.top, **experiment.document}.items()
-            if key not in _BESIDE_THE_CLAIMS
+            # A section that a file does not have leaves no trace, so that a new kind of section changes no mark.
+            if key not in _BESIDE_THE_CLAIMS and value != {}
         }
         document["claim"] = [{key: claim.get(key) for key in _OF_A_CLAIM} for claim in document["claim"]]
         content.append((file.name, document))

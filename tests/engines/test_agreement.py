@@ -342,7 +342,7 @@ def test_mistakes_in_the_file(
     file.write_text(text + base if "=" in text.split("\n")[0] else base + text)
     assert main(["agree", str(file), "--out", str(tmp_path / "out")]) == 2
     message = capsys.readouterr().err
-    assert message.startswith(f"l4slab: {file}: ")
+    assert message.startswith(f"l4slab: {file}:")
     assert message.count("\n") == 1
     for mention in mentions:
         assert mention in message

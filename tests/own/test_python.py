@@ -288,7 +288,7 @@ def test_a_class_that_cannot_be_used_is_a_sentence(
     file = experiment({"mine.py": source}, cc="mine.py:Mine")
     assert main(["run", str(file), "--dry-run"]) == 2
     said = capsys.readouterr().err
-    assert said == f'l4slab: {file}: flow "a": cc = "mine.py:Mine": {REFUSED[source]}\n'
+    assert said == f'l4slab: {file}:9:1: flow "a": cc = "mine.py:Mine": {REFUSED[source]}\n'
 
 
 @pytest.mark.parametrize(

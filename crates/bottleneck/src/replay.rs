@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::io::BufRead;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use l4slab_core::aqm::DropReason;
 use l4slab_core::element::{ArrivalChain, ArrivalList, Flow, Outbox};
 use l4slab_core::packet::{Flags, Packet};
 use l4slab_core::probe::Totals;
@@ -137,8 +138,10 @@ pub fn simulate(mut run: Run, sent: Vec<Sent>, end: Time) -> Result<Outcome, Ref
     simulation.keep_fates();
     simulation.run_until(end.saturating_sub(Span(1)));
     let fates = simulation.take_fates();
+    // A forwarder sends on what is corrupt, and the host at the end discards it.
+    let of_the_network = fates.lost.iter().filter(|(_, why)| *why != DropReason::Checksum);
     let mut losses: Vec<_> =
-        fates.lost.iter().map(|(pkt, _)| (pkt.enqueued_at, id(pkt), pkt.hop)).collect();
+        of_the_network.map(|(pkt, _)| (pkt.enqueued_at, id(pkt), pkt.hop)).collect();
     losses.sort_unstable();
     let of = |one: &Arc<Mutex<[Vec<Departure>; 2]>>| {
         std::mem::take(&mut *one.lock().unwrap_or_else(PoisonError::into_inner))

@@ -22,7 +22,7 @@ from l4slab.experimentfile.queues import IN_ORDER, netem_of, qdisc_of, split_sta
 from l4slab.experimentfile.tables import TOP_FACTORS, Impair, Link, Rewrite, Top
 from l4slab.experimentfile.timed import Changes, no_station
 from l4slab.experimentfile.traffic import flow_model
-from l4slab.experimentfile.wording import Mistakes, Place, Problem, check, numbered, show, told
+from l4slab.experimentfile.wording import Mistakes, Place, Problem, check, input_error, numbered, show, told
 
 Made = TypeVar("Made")
 _AFTER_END = "is not before the end of the run, "
@@ -56,7 +56,7 @@ class Resolver:
             description = self._resolve(document, top)
         for name, problem in self.outside.names.items():
             if name not in self.unknown:
-                self.unknown[name] = InputError(problem.sentence(origin), file=self.file)
+                self.unknown[name] = input_error(problem, self.file, origin)
         return description
 
     def _once(self, kind: str, name: str, raw: object, make: Callable[[], Made]) -> Made:

@@ -138,11 +138,12 @@ def told(file: Path, origin: Mapping[Place, str] | None = None) -> Iterator[None
     try:
         yield
     except Problem as problem:
-        raise _input_error(problem, file, origin or {}) from None
+        raise input_error(problem, file, origin or {}) from None
 
 
-def _input_error(problem: Problem, file: Path, origin: Mapping[Place, str]) -> InputError:
-    others = [_input_error(one, file, origin) for one in problem.others]
+def input_error(problem: Problem, file: Path, origin: Mapping[Place, str]) -> InputError:
+    """The error to raise for a problem, with those of the others. `origin` as of `told`."""
+    others = [input_error(one, file, origin) for one in problem.others]
     return InputError(problem.sentence(origin), file=file, at=_position(problem, file, origin), others=others)
 
 

@@ -230,9 +230,11 @@ def _resolved(resolver: Resolver, combination: Combination, engine: str | None =
     that neither the core nor the engine knows.
     """
     description = resolver.resolve(combination.document, combination.top, combination.origin)
-    for (kind, name), error in resolver.unknown.items():
-        if engine is not None and not _knows(engine, kind, name, resolver.file):
-            raise error
+    if engine is not None:
+        named = resolver.unknown.items()
+        wrong = [error for (kind, name), error in named if not _knows(engine, kind, name, resolver.file)]
+        if wrong:
+            raise InputError(wrong[0].message, file=resolver.file, at=wrong[0].at, others=wrong[1:])
     with told(resolver.file, combination.origin):
         return files.completed(description, resolver.outside.uses)
 

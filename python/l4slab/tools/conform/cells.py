@@ -9,7 +9,7 @@ from pathlib import Path
 from l4slab import _core, stacks
 from l4slab.base.errors import InputError, suggest
 from l4slab.base.values import Keys, Value
-from l4slab.engines.registry import DEFAULT, KERNEL, get_engine
+from l4slab.engines.registry import DEFAULT, ENGINES, KERNEL, get_engine
 from l4slab.experimentfile.traffic import OUT
 from l4slab.tools.conform import envelope, laws
 from l4slab.tools.matrix import RIVAL, TESTED, Row, rows
@@ -61,7 +61,7 @@ def candidate(name: str, options: Mapping[str, str]) -> Side:
     if not head:
         _known(name, name)
         return Side(name, DEFAULT, {"cc": name, **given})
-    if head == "kernel" or head.partition(":")[0] == KERNEL:
+    if head == "kernel" or head.partition(":")[0] in ENGINES:
         engine = KERNEL if head == "kernel" else head
         get_engine(engine)
         return Side(name, engine, {"cc": cc, **given})
