@@ -241,6 +241,20 @@ def test_what_cannot_be_sent_is_told(file: Path) -> None:
         lab.ends("yours")
 
 
+def test_a_timer_within_the_rounding_of_a_float_does_not_stop_time(file: Path) -> None:
+    """aioquic's pacer sets a timer again until the time of it has come."""
+
+    async def wait() -> int:
+        loop, tries = asyncio.get_running_loop(), 0
+        due = loop.time() + 0.034838772
+        while loop.time() <= due:
+            tries += 1
+            await asyncio.sleep(max(due - loop.time(), 7e-18))
+        return tries
+
+    assert l4slab.Lab(file).run(wait()) < 5
+
+
 @pytest.mark.slow
 def test_aioquic_as_it_is_shares_with_cubic_and_is_the_same_again() -> None:
     pytest.importorskip("aioquic")

@@ -14,6 +14,7 @@ import socket
 from collections.abc import Callable, Coroutine
 from ipaddress import IPv6Address, ip_address
 from itertools import cycle
+from math import ceil
 from typing import Any, TypeVar
 
 from l4slab import _core
@@ -64,7 +65,8 @@ class LabLoop(asyncio.BaseEventLoop):
 
     def select(self, timeout: float | None) -> list[int]:
         """Goes on to the next arrival, but not beyond `timeout`: the end that has it."""
-        now, wait = self._core.now_ns(), None if timeout is None else round(timeout * _NS)
+        # Up, so that time goes on: a timer that is due within the rounding of a float, and set again, would never end.
+        now, wait = self._core.now_ns(), None if timeout is None else ceil(timeout * _NS)
         found = self._core.step(_NEVER_NS if wait is None else now + wait)
         if found is not None:
             is_arrival, which = found
