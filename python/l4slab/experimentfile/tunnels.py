@@ -121,7 +121,7 @@ def refuse_overlaps(tunnels: Sequence[run.Tunnel], flows: Mapping[str, run.Flow]
         for other in tunnels[:number]:
             for name in (one for one in tunnel["flows"] if one in other["flows"]):
                 for path in (flows[name]["path"], flows[name].get("reverse_path", [])):
-                    first, second = _span(path, tunnel["links"]), _span(path, other["links"])
+                    first, second = span(path, tunnel["links"]), span(path, other["links"])
                     if set(first) & set(second):
                         text = (
                             f'= {show(tunnel["links"])} overlaps tunnel "{other["name"]}" on the path of {show(name)}'
@@ -129,10 +129,10 @@ def refuse_overlaps(tunnels: Sequence[run.Tunnel], flows: Mapping[str, run.Flow]
                         raise Problem(("tunnel", tunnel["name"]), "links", f"{text}; put one behind the other")
 
 
-def _span(path: Sequence[str], links: Collection[str]) -> Sequence[str]:
-    """The links of a path from the first to the last one of the tunnel."""
+def span(path: Sequence[str], links: Collection[str]) -> range:
+    """The places of a path from the first to the last link of a tunnel."""
     places = [place for place, link in enumerate(path) if link in links]
-    return path[places[0] : places[-1] + 1] if places else ()
+    return range(places[0], places[-1] + 1) if places else range(0)
 
 
 def _bytes(written: str | None, usual: int) -> int:

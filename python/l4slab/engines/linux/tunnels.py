@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from l4slab.base.run import Flow, Link, Run, Tunnel
 from l4slab.engines.contract import LackingError
+from l4slab.experimentfile.tunnels import span
 
 DEVICE = "wg"
 # Of a link of 1500 B, less IPv4, UDP, header and tag.
@@ -26,9 +27,9 @@ _KEYS = {"overhead_bytes": "overhead", "padding_bytes": "padding", "copies_dscp"
 def around(run: Run, name: str, path: Sequence[str]) -> Iterator[tuple[int, int, int]]:
     """The tunnels on a flow's path: their numbers from 1 on, and the places of their first and their last link."""
     for number, tunnel in enumerate(run.get("tunnels", ()), 1):
-        places = [place for place, link in enumerate(path) if link in tunnel["links"] and name in tunnel["flows"]]
-        if places:
-            yield number, places[0], places[-1]
+        inside = span(path, tunnel["links"])
+        if inside and name in tunnel["flows"]:
+            yield number, inside[0], inside[-1]
 
 
 def through(run: Run, name: str, path: Sequence[str], nodes: Sequence[Sequence[str]], is_back: bool) -> list[str]:
@@ -147,8 +148,5 @@ def _refuse_queues(run: Run, link: Link, name: str) -> None:
 
 def _inside(flow: Flow, tunnel: Tunnel) -> list[Sequence[str]]:
     """The links that a flow crosses in a tunnel, there and back."""
-    found: list[Sequence[str]] = []
-    for path in (flow["path"], flow.get("reverse_path", [])):
-        places = [place for place, link in enumerate(path) if link in tunnel["links"]]
-        found.append(path[places[0] : places[-1] + 1] if places else [])
-    return found
+    paths = (flow["path"], flow.get("reverse_path", []))
+    return [[path[place] for place in span(path, tunnel["links"])] for path in paths]
