@@ -98,9 +98,12 @@ class Answer:
             return "not judged"
         if not self.judged.differing:
             return "conformant"
-        # Another congestion control is no deviation of this one.
-        named = [one for one in self.causes if "cc" not in one.switches]
-        return "conformant but for" if named else "not conformant"
+        return "conformant but for" if self.deviations else "not conformant"
+
+    @property
+    def deviations(self) -> list[Candidate]:
+        """The causes but another congestion control, which is no deviation of this one."""
+        return [one for one in self.causes if "cc" not in one.switches]
 
     @property
     def status(self) -> int:
@@ -116,9 +119,8 @@ class Answer:
             return f"{name} is not judged, because its runner is not proven: {why}."
         if self.verdict == "conformant":
             return f"{name} is conformant with {of}."
-        causes = [one for one in self.causes if "cc" not in one.switches]
-        if causes:
-            return f"{name} is conformant with {of} but for {'; or '.join(one.name for one in causes)}."
+        if self.deviations:
+            return f"{name} is conformant with {of} but for {'; or '.join(one.name for one in self.deviations)}."
         what = f"{name} is not conformant with {of}: {', '.join(self.judged.differing)} differ"
         if self.causes:
             return f"{what}, and it behaves like {' or '.join(str(one.parts[0].setting.value) for one in self.causes)}."

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from l4slab.tools.why.quantities import Trial
+from l4slab.tools.why.quantities import Trial, mean
 
 Point = tuple[float, float]
 Hull = Sequence[Point]
@@ -61,7 +61,7 @@ def trimmed(points: Sequence[Point]) -> Hull:
         return ()
     middles, spreads = [], []
     for values in zip(*points, strict=True):
-        middle = math.fsum(values) / len(values)
+        middle = mean(values)
         middles.append(middle)
         spreads.append(math.sqrt(math.fsum((one - middle) ** 2 for one in values) / len(values)) or 1.0)
 
@@ -145,13 +145,9 @@ def overlaps(candidate: Sequence[Sequence[Hull]], reference: Sequence[Sequence[H
     else:
         draw = random.Random(1)  # noqa: S311  (not a secret)
         ways = [tuple(draw.sample(range(total), count)) for _ in range(_EXCHANGES)]
-    means = sorted(_mean(by_place(way)) for way in ways)
-    here = _mean(found)
+    means = sorted(mean(by_place(way)) for way in ways)
+    here = mean(found)
     as_small = 1 + sum(one <= here + 1e-12 for one in means)
     # The largest overlap whose p is at most `chance`.
     rank = int(chance * (len(means) + 1)) - 1
     return Overlap(here, means[len(means) // 2], means[rank] if rank >= 0 else 0.0, as_small / (len(means) + 1), found)
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)

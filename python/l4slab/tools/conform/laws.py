@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 
 import polars as pl
 
@@ -120,7 +121,7 @@ def of_rivals(trials: Sequence[Trial], rtts_s: Sequence[float], flow: str, from_
             if not is_near and rtt_s >= 0.04 and (found := _cubic(epoch, w_max)) is not None:
                 growth.append(found)
     every = {**cuts, CUBIC: growth}
-    return {name: _median(values) for name, values in every.items() if values}
+    return {name: median(values) for name, values in every.items() if values}
 
 
 def _cubic(epoch: Epoch, w_max: float) -> float | None:
@@ -143,7 +144,7 @@ def per_round(trial: Trial, flow: str, from_s: float) -> dict[str, float]:
         rounds = math.fsum((later - time) / (rtt * 1e-3) for time, later, rtt in steps if rtt > 0)
         if rounds >= 3:
             found.append((epoch.windows[-1] - epoch.after) / rounds)
-    return {PER_ROUND: _median(found)} if found else {}
+    return {PER_ROUND: median(found)} if found else {}
 
 
 def rest(trial: Trial, flow: str, pause: tuple[float, float]) -> dict[str, float]:
@@ -159,9 +160,3 @@ def rest(trial: Trial, flow: str, pause: tuple[float, float]) -> dict[str, float
     begin, end = pause
     before, after = window(begin - 1, begin), window(end + 0.1, end + 1)
     return {RESTED: after / before} if before and after is not None else {}
-
-
-def _median(values: Sequence[float]) -> float:
-    ordered = sorted(values)
-    middle = len(ordered) // 2
-    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
