@@ -12,22 +12,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Coroutine, Mapping
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, get_args
 
 from l4slab import _core, sweep
 from l4slab.api.experiment import Described, load
 from l4slab.base.code import HASH
 from l4slab.base.errors import InputError
-from l4slab.base.run import Run
+from l4slab.base.run import Ecn, Run
 from l4slab.base.values import Value
 from l4slab.engines.contract import Recording
 from l4slab.engines.registry import DEFAULT
 from l4slab.engines.sim import recording_of
 
 T = TypeVar("T")
-Ecn = Literal["not-ect", "ect1", "ect0", "ce"]
 # By the two bits of the header.
-ECN: tuple[Ecn, ...] = ("not-ect", "ect1", "ect0", "ce")
+ECN: tuple[Ecn, ...] = get_args(Ecn)
 _NS = 10**9
 _NEVER_NS = 2**63
 

@@ -15,10 +15,11 @@ from collections.abc import Callable, Coroutine
 from ipaddress import IPv6Address, ip_address
 from itertools import cycle
 from math import ceil
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from l4slab import _core
 from l4slab.base.errors import InputError
+from l4slab.base.run import Ecn
 
 T = TypeVar("T")
 _NS = 10**9
@@ -214,7 +215,7 @@ class LabTransport(asyncio.DatagramTransport):
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         """Of asyncio, "socket", "sockname" and "peername"."""
-        found = {"socket": self._sock, "ecn": ("not-ect", "ect1", "ect0", "ce")[self._ecn]}
+        found = {"socket": self._sock, "ecn": get_args(Ecn)[self._ecn]}
         if name == "sockname":
             any_of = _ANY[2] if self._is_v6 else _ANY[3]
             return (any_of, self.port) if self.end is None else self._named(self.end, self.port)
