@@ -18,7 +18,7 @@ from l4slab.base.values import Keys, Value
 from l4slab.experimentfile import tc
 from l4slab.experimentfile.tables import Burst, Codepoint, Rate
 from l4slab.experimentfile.traffic import Dscp
-from l4slab.experimentfile.wording import Place, Problem, Table, check, show
+from l4slab.experimentfile.wording import Place, Problem, Table, check, numbered, show
 
 DEFAULT_BURST = "1600B"
 # As in the kernel: the default quantum of an htb class is its rate in bytes per second, divided by `r2q`, within these
@@ -368,16 +368,20 @@ def _check_prio(build: _Building, tables: Mapping[str, Keys]) -> None:
         if number not in bands:
             text = f"is no band of qdisc = {show(build.qdisc)}; its classes are {bands[0]} to {bands[-1]}"
             raise Problem((*build.place, "class"), number, f"= {show(table)} {text}")
-        for key in table:
-            if key != "qdisc":
-                raise Problem(build.of(number), key, f"= {show(table[key])} is of htb; a band of prio has a qdisc only")
-        if build.classes[number].qdisc is None:
-            raise Problem(build.of(number), "", 'has no qdisc; add it, such as qdisc = "fq_codel"')
+        _check_queue_only(build, number, table, "a band of prio", "fq_codel")
     missing = [band for band in bands if band not in build.classes]
     if missing:
         minor = missing[0].rpartition(":")[2]
         text = f"= {show(build.qdisc)} has no class {missing[0]}; add {build.header(minor)} with its qdisc"
         raise Problem(build.queue, "qdisc", text)
+
+
+def _check_queue_only(build: _Building, number: str, table: Keys, what: str, example: str) -> None:
+    for key in table:
+        if key != "qdisc":
+            raise Problem(build.of(number), key, f"= {show(table[key])} is of htb; {what} has a qdisc only")
+    if build.classes[number].qdisc is None:
+        raise Problem(build.of(number), "", f'has no qdisc; add it, such as qdisc = "{example}"')
 
 
 def _check_tbf(build: _Building, tables: Mapping[str, Keys]) -> None:
@@ -386,12 +390,7 @@ def _check_tbf(build: _Building, tables: Mapping[str, Keys]) -> None:
         if number != own:
             text = f"is no class of qdisc = {show(build.qdisc)}, which has class {own} only"
             raise Problem((*build.place, "class"), number, f"= {show(tables[number])} {text}")
-        for key in tables[number]:
-            if key != "qdisc":
-                text = f"= {show(tables[number][key])} is of htb; the class of tbf has a qdisc only"
-                raise Problem(build.of(number), key, text)
-        if build.classes[number].qdisc is None:
-            raise Problem(build.of(number), "", 'has no qdisc; add it, such as qdisc = "pie"')
+        _check_queue_only(build, number, tables[number], "the class of tbf", "pie")
 
 
 _CHECKS = {"htb": _check_htb, "prio": _check_prio, "tbf": _check_tbf}
@@ -418,7 +417,7 @@ def _described(built: Mapping[str, _Building], number: str, leaf: Callable[[str,
 
 
 def _filter(built: Mapping[str, _Building], number: int, table: Value, hosts: Mapping[str, int]) -> run.Filter:
-    place = (f"[[{'.'.join(built[''].place)}.filter]] no. {number}",)
+    place = numbered(f"{'.'.join(built[''].place)}.filter", number)
     one = check(Filter, table, place)
     classes = {other: found for build in built.values() for other, found in build.classes.items()}
     leaves = [other for other, found in classes.items() if found.qdisc is not None]

@@ -447,7 +447,7 @@ def read_levels(section: str, key: str, levels: object) -> tuple[list[Level], li
 
 
 def _bundle(section: str, key: str, number: int, raw: Keys) -> Bundle:
-    place = (f"[[{section}.{key}]] no. {number}",)
+    place = numbered(f"{section}.{key}", number)
     if "level" not in raw:
         raise Problem(place, "", 'has no level; add its name such as level = "pie"')
     level = raw["level"]
