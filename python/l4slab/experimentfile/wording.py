@@ -143,8 +143,11 @@ def told(file: Path, origin: Mapping[Place, str] | None = None) -> Iterator[None
 
 def input_error(problem: Problem, file: Path, origin: Mapping[Place, str]) -> InputError:
     """The error to raise for a problem, with those of the others. `origin` as of `told`."""
-    others = [input_error(one, file, origin) for one in problem.others]
-    return InputError(problem.sentence(origin), file=file, at=_position(problem, file, origin), others=others)
+
+    def error(one: Problem, others: Iterable[InputError] = ()) -> InputError:
+        return InputError(one.sentence(origin), file=file, at=_position(one, file, origin), others=others)
+
+    return error(problem, map(error, problem.others))
 
 
 _NUMBERED = re.compile(r"\[\[(.+)\]\] no\. (\d+)")
