@@ -48,8 +48,8 @@ life = "2s"
 
 
 def test_a_capped_band_and_flows_of_events(describe: Describe) -> None:
-    """The kernel's PIE draws other numbers in each run. Over five seeds rates differed by 0.3 % at most, and queues of the
-    band by 0.6 ms. Without the cap it has all of the link, and with other lives the short flows have another rate.
+    """The kernel's PIE draws other numbers in each run. Over five seeds rates differed by 0.3 % at most, and the band's
+    queue by 0.6 ms. Without the cap it has all of the link, and with other lives the short flows have another rate.
     """
     text = json.dumps(describe(BAND, duration='"12s"', warmup='"2s"'))
     both = (engine.execute(text).flows.to_dicts() for engine in (SimEngine(), LinuxEngine()))
