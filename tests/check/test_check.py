@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import sys
 import time
 from collections.abc import Sequence
@@ -224,7 +225,8 @@ def test_the_card_of_a_program(tmp_path) -> None:
     assert (l4s["codepoint"].verdict, l4s["feedback"].verdict) == ("pass", "not measured")
     gone = card(100, None, "codepoint")["codepoint"]
     assert gone.verdict == "not measured"
-    assert "ended by itself after 1." in gone.why
+    # 6.5 MB take .9 to 1.1 s, as the numbers fall that this kernel draws.
+    assert re.search(r"ended by itself after [01]\.\d s", gone.why)
 
 
 def test_the_bottom_line_counts_by_level_and_names_what_is_not_met() -> None:
