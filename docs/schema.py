@@ -175,6 +175,7 @@ def schema() -> Schema:
         "tunnel": by_name(table(Tunnel, "tunnel"), "A tunnel around flows"),
         "rewrite": a_list_of(table(tables.Rewrite, "rewrite")),
         "sweep": by_name(levels, "Every combination of these levels is a run"),
+        "view": by_name({"type": "string"}, "SQL queries that claims, figures and other views name as a table"),
         "let": by_name(SCALAR, "Values that follow from the factors: SQL expressions"),
         "skip": a_list_of(table(tables.Skip, "skip")),
         "search": by_name({"anyOf": [range_, levels]}, "A space of scenarios, for l4slab search")

@@ -75,6 +75,29 @@ def test_verdict(tmp_path: Path, sql: str, verdict: str, evidence: dict[str, obj
         assert json.loads(row["evidence"]) == evidence
 
 
+def test_a_view_is_a_table_of_its_file_alone(tmp_path: Path) -> None:
+    """Also of a later view. Another file's view of the same name is another."""
+    view = '[view]\nshares = "select avg(share) as share from flows"\n'
+    view += "twice = 'select 2 * {n} * share as share from shares;'\n"
+    for name, n in (("x", 1), ("y", 2)):
+        held = claim(f"select share = {2 * n}, share from twice")
+        (tmp_path / f"{name}.toml").write_text(BASE + view.replace("{n}", str(n)) + held)
+    (tmp_path / "z.toml").write_text("title = 'z'\n" + view.replace("{n}", "3") + claim("select share = 6 from twice"))
+    found = l4slab.run([tmp_path / f"{name}.toml" for name in "xyz"]).claims
+    assert found["verdict"].to_list() == ["holds"] * 3
+    alone = tmp_path / "alone.toml"
+    alone.write_text(BASE + claim("select share > 0 from shares"))
+    with pytest.raises(l4slab.InputError, match="shares"):
+        l4slab.run([tmp_path / "x.toml", alone])
+
+
+def test_a_view_of_no_rows_refutes_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "x.toml"
+    view = '[view]\nof_none = "select share from flows where share < 0"\n'
+    file.write_text(BASE + view + claim("select count(*) > 1 and min(share) > 0, min(share) as share from of_none"))
+    assert l4slab.run(file).claims["verdict"].to_list() == ["undecided"]
+
+
 @pytest.mark.parametrize(
     ("sql", "keys", "status"),
     [

@@ -9,6 +9,7 @@ import pytest
 from l4slab.api import campaign
 from l4slab.cli import main
 
+CLAIM = '[[claim]]\nid = "c"\nsql = "select true"'
 GOOD = """
 duration = "1s"
 
@@ -364,6 +365,10 @@ ADDED = {
     "NUL in SQL": ('[[skip]]\nwhen = "rtt > 0\\u0000"', ["skip.when", '"rtt > 0\\u0000"', "NUL"]),
     "NUL in a flow's name": ('[[flow]]\nname = "b\\u0000"\ncc = "cubic"\nrtt = "1ms"', ["flow.name", "NUL"]),
     "all skipped": ('[[skip]]\nwhen = "rtt > 0"', ["[[skip]]", "relax"]),
+    "view of no name": ('[view]\nAll = "select 1"', ["view", "All", "small letters"]),
+    "view with a table's name": ('[view]\nflows = "select 1"\n' + CLAIM, ["view.flows", "another name"]),
+    "view that is no text": ("[view]\nx = 1", ["view", "x = 1", "select"]),
+    "view with broken SQL": ('[view]\nx = "selec 1"\n' + CLAIM, ["view.x", '"selec 1"', "syntax"]),
     "claim without id": ('[[claim]]\nsql = "select true"', ["[[claim]] no. 1", "id", "add it"]),
     "claim without sql": ('[[claim]]\nid = "x"', ["[[claim]] no. 1", "sql", "add it"]),
     "two claims of one id": (

@@ -34,7 +34,7 @@ _DEEPEST = 2
 # In the file, [link.NAME] and [[flow]].
 _SECTIONS = {
     "links": "link", "flows": "flow", "impairs": "impair", "tunnels": "tunnel", "rewrites": "rewrite", "skips": "skip",
-    "claims": "claim", "figures": "figure", "tables": "table", "causes": "cause",
+    "views": "view", "claims": "claim", "figures": "figure", "tables": "table", "causes": "cause",
 }  # fmt: skip
 
 One = TypeVar("One")
@@ -53,8 +53,9 @@ class Experiment(Top):
 
     `name` corresponds to a file's name and to the column `experiment` of the results. `at` has the changes during a
     run, such as `{"time": "20s", "link.bottleneck.rate": "5Mbit"}`. `sweep` has the levels of each factor, or bundles
-    of settings, `{"aqm": [{"level": "FIFO", "link.bottleneck.qdisc": "pfifo"}, ...]}`. `let` has SQL expressions.
-    `agree` and `search` have the keys of `[agree]` and `[search]`. A run checks the sweep, `{names}` and SQL.
+    of settings, `{"aqm": [{"level": "FIFO", "link.bottleneck.qdisc": "pfifo"}, ...]}`. `let` has SQL expressions,
+    `views` SQL queries. `agree` and `search` have the keys of `[agree]` and `[search]`. A run checks the sweep,
+    `{names}` and SQL.
     """
 
     name: Annotated[str, AfterValidator(_file_name)] = "experiment"
@@ -68,6 +69,7 @@ class Experiment(Top):
     search: SkipValidation[Mapping[str, object]] = Field(default={})
     let: SkipValidation[Mapping[str, Level]] = Field(default={})
     skips: Many[Skip] = Field(default=[])
+    views: SkipValidation[Mapping[str, str]] = Field(default={})
     claims: Many[Claim] = Field(default=[])
     published: Many[Published] = Field(default=[])
     figures: Many[Figure] = Field(default=[])
@@ -93,7 +95,7 @@ class Experiment(Top):
         found = experimentfile.parse(text.encode(), Path(name))
         document = found.document
         made: dict[str, object] = {"at": document["at"], "let": document["let"], "agree": document["agree"]}
-        made["search"] = document["search"]
+        made |= {"search": document["search"], "views": found.views}
         bundles = {factor: [bundle.written() for bundle in bundles] for factor, bundles in found.bundles.items()}
         levels = {**found.factors, **bundles}
         made["sweep"] = {factor: levels[factor] for factor in levels_of(found)}

@@ -36,8 +36,8 @@ from l4slab.experimentfile.wording import (
 
 Level = str | int | float | bool
 
-# [link.NAME], and [[flow]]. `_STATEMENTS` are about results: a file that has nothing else is a study.
-_TABLES = ("link", "impair", "tunnel", "sweep", "search", "let", "agree")
+# [link.NAME], and [[flow]]. `_STATEMENTS` are about results: a file that has nothing else but [view] is a study.
+_TABLES = ("link", "impair", "tunnel", "sweep", "search", "let", "view", "agree")
 _STATEMENTS = ("claim", "published", "figure", "table", "cause")
 _LISTS = ("flow", "at", "rewrite", "skip", *_STATEMENTS)
 SECTIONS = (*_TABLES, *_LISTS)
@@ -68,6 +68,7 @@ class Document(TypedDict):
     sweep: Keys
     search: Keys
     let: Keys
+    view: Keys
     agree: Keys
 
 
@@ -105,6 +106,7 @@ class Experiment:
     factors: dict[str, list[Level]]
     bundles: dict[str, list[Bundle]]
     let: dict[str, str]
+    views: dict[str, str]
     skips: list[Skip]
 
     @property
@@ -308,6 +310,7 @@ def _structure(file: Path, written: Keys, source: bytes) -> Experiment:
         sweep=tables["sweep"],
         search=tables["search"],
         let=tables["let"],
+        view=tables["view"],
         agree=tables["agree"],
     )
     factors, bundles = _sweep(document["sweep"])
@@ -327,6 +330,7 @@ def _structure(file: Path, written: Keys, source: bytes) -> Experiment:
         factors=factors,
         bundles=bundles,
         let=_let(document["let"], {*factors, *bundles}),
+        views=_views(document["view"]),
         skips=_checked(document, Skip),
     )
 
@@ -358,7 +362,7 @@ def _named(section: str, tables: Keys) -> dict[str, Keys]:
 
 def _is_study(written: Keys) -> bool:
     """Whether the file states things about experiments and describes none itself."""
-    described = [key for key, value in written.items() if value and key not in ("title", "about", *_STATEMENTS)]
+    described = [key for key, value in written.items() if value and key not in ("title", "about", "view", *_STATEMENTS)]
     return not described and any(written.get(section) for section in _STATEMENTS if section != "cause")
 
 
@@ -467,3 +471,13 @@ def _let(raw: Keys, factors: Iterable[str]) -> dict[str, str]:
         taken.add(name.lower())
         let[name] = str(expression)
     return let
+
+
+def _views(raw: Keys) -> dict[str, str]:
+    for name, query in raw.items():
+        if not re.fullmatch(r"(?!all_)[a-z][a-z0-9_]*", name):
+            text = "is not the name of a view; write small letters, digits and _, and not all_ in front"
+            raise Problem(("view",), name, text)
+        if not isinstance(query, str):
+            raise Problem(("view",), name, f'= {show(query)} is not an SQL query; write it as text, "select ..."')
+    return {name: str(query) for name, query in raw.items()}

@@ -196,10 +196,22 @@ def quoted(text: str) -> str:
 
 
 def show_experiment(connection: duckdb.DuckDBPyConnection, experiment: Experiment) -> None:
-    """Make `flows`, `links` and the other tables the rows that a claim of this file is about."""
+    """Make `flows`, `links` and the other tables the rows that a claim of this file is about, and make its [view].
+
+    Raises InputError.
+    """
+    of_another = "select view_name from duckdb_views() where temporary and not internal and view_name not like 'all_%'"
+    for (name,) in connection.execute(of_another).fetchall():
+        connection.execute(f'drop view "{name}"')
     rows = "true" if experiment.is_study else f"experiment = {quoted(experiment.name)}"
     for table in metrics.TABLES:
         connection.execute(f"create or replace temp view {table} as select * from all_{table} where {rows}")
+    for name, query in experiment.views.items():
+        place = f"view.{name}:"
+        if name in metrics.TABLES:
+            raise InputError("is a table of results; choose another name", file=experiment.file, key=place[:-1])
+        select(connection, query, experiment.file, place)
+        connection.execute(f"create temp view {name} as {query.strip().rstrip(';')}")
 
 
 def check(plans: Sequence[Plan]) -> None:
