@@ -1,6 +1,6 @@
 """Every RFC that the code cites: document, section, what is implemented, what differs.
 
-    .venv/bin/python docs/citations.py           # prints the list of docs/generated/citations.md
+    .venv/bin/python docs/citations.py           # prints the list of the page citations.md
     .venv/bin/python docs/citations.py 8985      # only those of this RFC
 
 A citation is written `RFC 8985, 6.2` with the number of a section, `RFC 9332, A.1` with that of an appendix's section,
@@ -140,8 +140,8 @@ def markdown(only: int | None = None) -> str:
     lines = [
         "# Citations of RFCs",
         "",
-        "`./dev.sh generate` writes this page from the comments of the code (`docs/citations.py`). It lists what cites",
-        "an RFC, by section, and what differs on purpose. [The model](../model.md) says more about differences.",
+        "`./dev.sh docs` writes this page from the comments of the code (`docs/citations.py`). It lists what cites",
+        "an RFC, by section, and what differs on purpose. [The model](model.md) says more about differences.",
     ]
     for document in sorted({one.document for one in cited}):
         if only not in (None, document):

@@ -6,6 +6,14 @@ from pathlib import Path
 import l4slab
 
 sys.path.insert(0, str(Path(__file__).parent / "_extensions"))
+sys.path.append(str(Path(__file__).parent))
+
+import citations  # noqa: E402
+from l4slab.cli import parameters  # noqa: E402
+
+# Pages that follow from the code alone are not kept.
+for _name, _page in (("parameters", parameters), ("citations", citations)):
+    Path(__file__).with_name(f"{_name}.md").write_text(_page.markdown(), "utf-8")
 
 project = "l4slab"
 author = "the l4slab authors"

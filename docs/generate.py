@@ -17,10 +17,8 @@ from typing import Any
 
 from accuracy import markdown as accuracy
 from artifact import files as artifact
-from citations import markdown as citations
 from keys import keys
 from l4slab import _core
-from l4slab.cli import parameters
 from schema import schema as experiment_schema
 
 ROOT = Path(__file__).parents[1]
@@ -233,8 +231,6 @@ def main() -> None:
         "web/src/generated/media.json": compact(media_words()) + "\n",
         "web/src/generated/defaults.json": compact(short_forms()) + "\n",
         "docs/accuracy.md": accuracy(),
-        "docs/parameters.md": parameters.markdown(),
-        "docs/generated/citations.md": citations(),
         "python/l4slab/experimentfile/experiment.schema.json": compact(experiment_schema()) + "\n",
         **artifact(),
     }

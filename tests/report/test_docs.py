@@ -11,7 +11,6 @@ import jsonschema
 import pytest
 from l4slab import _core, cli, experimentfile, stacks
 from l4slab.base import metrics
-from l4slab.cli import parameters
 from l4slab.engines import registry
 from l4slab.experimentfile import classes, tables, traffic
 from l4slab.results import bars, claims, figures, published
@@ -38,11 +37,6 @@ def code(name: str) -> set[str]:
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
 def test_every_key_is_described(model) -> None:
     assert set(experimentfile.keys_of(model)) <= code("experiment-file.md")
-
-
-def test_the_table_of_parameters_is_current() -> None:
-    current = (DOCS / "parameters.md").read_text("utf-8") == parameters.markdown()
-    assert current, f"docs/parameters.md is stale; write it again: {parameters.COMMAND}"
 
 
 def test_every_section_is_described() -> None:

@@ -1,12 +1,10 @@
-"""The table of parameters behind every queue and controller, as text: `l4slab list`, and `docs/parameters.md`."""
+"""The table of parameters behind every queue and controller, as text, for `l4slab list`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from l4slab import _core
-
-COMMAND = "l4slab list --markdown > docs/parameters.md"
 
 
 def described(parameter: _core.Parameter) -> tuple[str, str]:
@@ -24,7 +22,7 @@ def markdown() -> str:
     lines = [
         "# Queues, controllers and their parameters",
         "",
-        f"Written by `{COMMAND}`; do not edit.",
+        "What `l4slab list --markdown` prints.",
         "",
         "The parameters of a queue are those of `tc`; the options of a controller go into `options` of its flow. A",
         "parameter without a value is a flag. Gauges are columns of `series`.",
