@@ -76,7 +76,7 @@ impl<P: Pkt> FqPie<P> {
             flows,
             hash: FlowHash::default(),
             backlog: Backlog::default(),
-            next_update: config.params.next_update(now),
+            next_update: config.params.first_update(now),
             cursor: 0,
             config,
         }

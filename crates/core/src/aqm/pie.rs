@@ -21,11 +21,12 @@
 //! | delay above 250 ms | p grows by 2 % per period besides | no rule |
 //! | sum from 8.5 on, packet marked | the sum stays: all are marked until a drop | restarts |
 //!
-//! In the kernel the first update comes half a second after the qdisc is created. Experiments start
-//! later than that, so here the timer runs from the start.
+//! In the kernel the first update comes half a second after the qdisc is created. The queue that a run begins with is
+//! older, so its timer runs; one that comes during the run waits.
 
 use std::any::Any;
 
+use super::jiffies::HZ;
 use super::queue::Queue;
 use super::{
     Aqm, Backlog, DropReason, Gauges, LinkInfo, MarkReason, Marking, Overflow, Pkt, Qdisc, QueueCx,
@@ -361,6 +362,10 @@ impl<P: Pkt + Send> Aqm<P> for Pie<P> {
 }
 
 impl PieParams {
+    /// Of a queue that is made `now`.
+    pub fn first_update(&self, now: Time) -> Time {
+        if now == Time::ZERO { self.next_update(now) } else { jiffies::expiry(now, HZ / 2) }
+    }
     pub fn next_update(&self, now: Time) -> Time {
         jiffies::expiry(now, jiffies::from_span(self.tupdate))
     }
@@ -392,7 +397,7 @@ impl Qdisc for PieConfig {
         Box::new(Pie {
             queue: Queue::new(),
             law: Law::default(),
-            next_update: self.params.next_update(link.now),
+            next_update: self.params.first_update(link.now),
             config: self.clone(),
         })
     }
