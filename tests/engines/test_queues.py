@@ -109,6 +109,21 @@ def test_the_kernel_hears_of_changes_and_packets_in_order() -> None:
     ]
 
 
+@pytest.mark.parametrize("pie", ["pie tupdate 4ms", "fq_pie flows 1 tupdate 4ms"])
+def test_a_new_pie_updates_after_half_a_second(pie: str) -> None:
+    """As in Linux, where a random case found it. The PIE that a case begins with is older."""
+    every = {"duration": "1600ms", "packets": ["1400 every 500us size 1000B"]}
+    at = [{"time": "100ms", "link.q.qdisc": pie}]
+    old, new = (document(pie) | every, document("pfifo limit 5000") | every | {"at": at})
+    first = []
+    for case in map(read, (old, new)):
+        left = {one.number for one in outcomes.simulated(case, 1).left}
+        # What waits is lost with the queue that is replaced, and came before.
+        first.append(next(n for n, one in enumerate(case.packets) if n not in left and one.at_ns > 100_000_000))
+    assert first[0] / 2 < 300
+    assert first[1] / 2 > 100 + 512
+
+
 @pytest.mark.parametrize("qdisc", ["pfifo limit 20", "fq_codel target 1ms interval 5ms", "pie target 1ms tupdate 4ms"])
 def test_the_simulator_agrees_with_itself(qdisc: str, kernel: Callable[..., None]) -> None:
     kernel(nothing)

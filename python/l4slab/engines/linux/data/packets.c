@@ -3,7 +3,7 @@
  * A packet generator for queues in virtual time: packets PLAN >RESULT, in a network namespace of its own.
  *
  * g0 -> g1, forwarded as by a router, -> out (the queue) -> in. A line of PLAN:
- *   case NUMBER SALT      the times of a case begin at a multiple of 16 ms, SETTLE after this line; SALT, below 256: a
+ *   case NUMBER SALT      the times of a case begin at a multiple of 32 ms, SETTLE after this line; SALT, below 256: a
  *                         part of all addresses and ports, for other hashes of the same flows in the same boot
  *   tc TIME WORDS         what tc is told; TIME in ns, may be before the case begins
  *   packet TIME ID FLOW FRAME TOS IPv6 SEGMENT
@@ -33,7 +33,7 @@
 
 /* Queues are in their stride: PIE waits for 0.5 s, and CoDel takes the clock's zero for its last episode. */
 #define SETTLE 2000000000LL
-#define ALIGN 16000000LL
+#define ALIGN 32000000LL
 /* Newer than some headers. */
 #define GSO_UDP_L4 5
 #define MAGIC 0x51554555
