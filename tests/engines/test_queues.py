@@ -109,6 +109,22 @@ def test_the_kernel_hears_of_changes_and_packets_in_order() -> None:
     ]
 
 
+@pytest.mark.parametrize("tins", ["diffserv3", "diffserv8"])
+def test_a_changed_cake_begins_with_its_first_tin(tins: str) -> None:
+    """As in Linux, where a random case found it, unless it has all eight tins. The tin whose turn it was went on."""
+    at = [{"time": "2.7ms", "link.q.qdisc": f"cake {tins} wash"}]
+    case = read({**document(f"cake {tins}", "20 at 1ms", "20 at 1ms flow 10 dscp 46"), "at": at})
+    unchanged = read(document(f"cake {tins}", "20 at 1ms", "20 at 1ms flow 10 dscp 46"))
+    left = [[one.number for one in outcomes.simulated(one, 1).left] for one in (case, unchanged)]
+    assert (left[0] == left[1]) == (tins == "diffserv8")
+
+
+def test_sfq_has_no_more_flows_than_its_limit() -> None:
+    """As in Linux, where a random case found it: the third flow gets no place. It took that of the flow that is next."""
+    case = case_of("sfq limit 2", "3 at 1ms", "1 at 1.1ms flow 5", "1 at 1.2ms flow 10")
+    assert [one.number for one in outcomes.simulated(case, 2).left] == [0, 1, 2, 3]
+
+
 @pytest.mark.parametrize("pie", ["pie tupdate 4ms", "fq_pie flows 1 tupdate 4ms"])
 def test_a_new_pie_updates_after_half_a_second(pie: str) -> None:
     """As in Linux, where a random case found it. The PIE that a case begins with is older."""

@@ -49,6 +49,9 @@ use crate::packet::SackSlot;
 use crate::sack::Blocks;
 use crate::time::{Span, Time};
 
+/// Tins for which the kernel has room.
+const MOST_TINS: usize = 8;
+
 /// The queue at work.
 #[derive(Debug)]
 pub struct Cake<P> {
@@ -142,7 +145,10 @@ impl<P: Pkt> Cake<P> {
             }
         }
         self.tins.truncate(tins);
-        self.current = self.current.min(self.tins.len() - 1);
+        // Linux clears the tins that it has room for and does not use, and goes on after the last of them.
+        if tins < MOST_TINS {
+            self.current = 0;
+        }
     }
 
     /// The cost of a packet, charged to its tin and to the shaper.
@@ -357,7 +363,7 @@ impl<P: Pkt + Send> Aqm<P> for Cake<P> {
         self.shaper.woken();
     }
     /// Packets beyond a smaller memory leave when the next packet arrives, as in Linux. Tins keep their number, their
-    /// packets and their place in the schedule, whatever they are called; a removed tin loses its packets.
+    /// packets and their deficits, whatever they are called; a removed tin loses its packets.
     fn change(&mut self, to: &dyn Any, cx: &mut QueueCx<P>) -> Result<(), Vec<P>> {
         let config = to.downcast_ref::<CakeConfig>().ok_or_else(Vec::new)?.clone();
         let shares = config.diffserv.shares(config.line.rate);

@@ -39,7 +39,7 @@ params! {
         limit: u32 = DEPTH_MAX, number(2..=u32::MAX).shown("PACKETS"), "Linux";
         /// largest backlog of a flow; at most 127
         depth: u32 = DEPTH_MAX, or_default(DEPTH_MAX, DEPTH_MAX).shown("PACKETS"), "Linux";
-        /// largest number of flows with packets; at most divisor
+        /// largest number of flows with packets; at most divisor, and at most a limit that is given
         flows: u32 = 128, or_default(128, FLOWS_MAX), "Linux";
         /// number of flow queues that packets are hashed into
         divisor: u32 = 1024, divisor(), "Linux";
@@ -426,6 +426,9 @@ impl Described for SfqConfig {
     fn finish(&mut self, given: &Given) -> Result<(), Refused> {
         self.flows = self.flows.min(self.divisor);
         self.limit = self.limit.min(self.depth * self.flows);
+        if given.has("limit") {
+            self.flows = self.flows.min(self.limit);
+        }
         if self.limit < 2 {
             let fix = "with flows 1 the kernel refuses it; write depth 2 or more".to_owned();
             return Err(given.refuse("depth", self.depth.to_string(), fix));
