@@ -1,4 +1,4 @@
-"""Writes the tables on the pages of three studies from their results, which each page says how to get.
+"""Writes the tables on the pages of four studies from their results, which each page says how to get.
 
     .venv/bin/python docs/tables.py
 
@@ -19,6 +19,7 @@ from l4slab import experimentfile
 from l4slab.base import packaged
 
 ROOT = Path(__file__).resolve().parents[1]
+STUDIES = ROOT / "python" / "l4slab" / "studies"
 _ON_THE_KERNEL = ("rates", "bursts", "remedies", "alone", "numbers")
 _RUNS = ("duration", "warmup", "seed", "link", "flow", "sweep", "let", "start_jitter")
 
@@ -29,7 +30,7 @@ _LAW = """
     from range(1, cast(frames + 1 as bigint)) as burst(j)"""
 
 
-def _calls(mbps: int, encoder: str) -> tuple[list[str], str]:
+def _calls(mbps: int, encoder: str) -> tuple[list[str], str, str]:
     """Rate, frame latency and bad frames of a call by queue and rivals, on a line of `mbps` Mb/s."""
     senders = ("SCReAM, ECT(1)", "SCReAM, Not-ECT", "GCC", "NADA")
     cells = (
@@ -49,12 +50,96 @@ def _calls(mbps: int, encoder: str) -> tuple[list[str], str]:
           and rivals in ('1 CUBIC', '10 CUBIC') and line <> 'cake'
         group by line, rivals
         order by array_position(['FIFO of 100 ms', 'fq_codel', 'dualpi2', 'docsis_ll'], line), rivals""",
+        "",
+    )
+
+
+# What the rows of the scenarios of beyond-access are called.
+_QUANTITIES = {
+    "call": {
+        "bad_intervals": "bad intervals, %",
+        "goodput": "goodput, Mb/s",
+        "loss": "losses, %",
+        "mark": "marks, %",
+        "rtt_mean": "RTT, mean, ms",
+        "rtt_p95": "RTT, 95 %, ms",
+    },
+    "streaming": {
+        "chunks_after_stall": "chunks after a stall, %",
+        "chunks_played": "chunks played, of 30",
+        "chunks_that_stall": "chunks that stall, %",
+        "goodput": "goodput, Mb/s",
+        "rebuffering": "stalled, s",
+        "rtt_mean": "RTT, mean, ms",
+        "rtt_p95": "RTT, 95 %, ms",
+    },
+    "transfer": {
+        "completed": "completed, %",
+        "fct": "completion, s",
+        "goodput": "goodput, Mb/s",
+        "rtt_mean": "RTT, mean, ms",
+        "rtt_p95": "RTT, 95 %, ms",
+    },
+    "classic_long": {"goodput": "goodput, Mb/s", "rtt_mean": "RTT, mean, ms"},
+    "classic_short": {"fct": "completion, s"},
+}
+
+
+def _scenarios(names: Iterable[str], is_published: bool) -> tuple[list[str], str, str]:
+    """The scenarios of beyond-access, with the values of the publication where it has them, or without."""
+    text = "printf('%.*f', case when abs({0}) >= 100 then 1 when abs({0}) >= 1 then 2 else 3 end, {0})"
+    here = f"{text.format('measured')} || ' ± ' || {text.format('spread')}"
+    both = (text.format("mean"), f"case when mean is not null then {here} end")
+    columns = [
+        f"max({one}) filter (scenario = '{name}')" for name in names for one in (both if is_published else [here])
+    ]
+    rows = [
+        f"('{application}', '{quantity}', '{application.replace('_', ' ')}: {says}')"
+        for application, quantities in _QUANTITIES.items()
+        for quantity, says in quantities.items()
+    ]
+    reference = STUDIES / "beyond-access" / "scenarios.csv"
+    return (
+        ["", *(f"{name}{end}" for name in names for end in ((", published", ", here") if is_published else [""]))],
+        f"""
+        with quantities as (
+               select *, row_number() over () as place from (values {", ".join(rows)}) as t(application, quantity, says)
+             ),
+             reference as (select * from read_csv('{reference}', comment = '#'))
+        select says, {", ".join(columns)} from quantities join cells using (application, quantity)
+        left join reference using (scenario, application, quantity) group by place, says order by place""",
+        "beyond-access/study.toml",
     )
 
 
 # Of the simulator alone, by study: what the table is called, its heads, its rows.
 TABLES = {
     "call": {"calls-20": _calls(20, "even"), "calls-5": _calls(5, "even"), "calls-5-vp8": _calls(5, "VP8")},
+    "beyond-access": {
+        "published": _scenarios(("S1", "S2a", "S2b", "S3a", "S3b"), is_published=True),
+        "predictions": _scenarios(("S4a", "S4b", "S5a", "S5b", "S6b", "S6c"), is_published=False),
+        "queues": (
+            [
+                "queue of the router",
+                *(f"calls at {load}: RTT, bad intervals, rate" for load in (0.5, 0.9, 1.1)),
+                *(f"{flow} at 1.1" for flow in ("download", "classic", "background")),
+            ],
+            """
+            select aqm, """
+            + ", ".join(
+                f"max(printf('+%.1f ms, %.0f %%, %.2f Mb/s', p95_ms, bad_pct, call_mbps)) filter (load = {load})"
+                for load in (0.5, 0.9, 1.1)
+            )
+            + ", "
+            + ", ".join(
+                f"max(printf('%.{digits}f Mb/s', {flow}_mbps)) filter (load = 1.1)"
+                for flow, digits in (("download", 1), ("classic", 1), ("background", 0))
+            )
+            + " from cells group by aqm order by list_position(['FIFO of 60 ms', 'PIE', 'priority, policed', "
+            "'priority, capped', 'priority', 'FQ-CoDel', 'FQ-CoDel, step', 'DualPI2'], aqm)",
+            "beyond-access/queues.toml",
+        ),
+    },
     "home": {
         "waits": (
             ["line", "stations", "neither", "modem", "access point", "both"],
@@ -65,6 +150,7 @@ TABLES = {
             )
             + " from flows where flow like 'prague%' and rival = 'cubic' group by line, stations"
             " order by line, stations",
+            "",
         )
     },
     "dualpi2-linux": {
@@ -78,6 +164,7 @@ TABLES = {
                 for n in (0, 1, 2)
             )
             + """ from flows where experiment = 'rates' and flow = 'l4s' group by mbps order by mbps""",
+            "",
         ),
         "remedies": (
             ["", "1", "2", "4", "8", "12", "16", "24", "100"],
@@ -90,6 +177,7 @@ TABLES = {
                 for mbps in (1, 2, 4, 8, 12, 16, 24, 100)
             )
             + """ from flows where experiment = 'remedies' group by remedy order by min(rowid)""",
+            "",
         ),
         "alone": (
             ["", "1", "2", "4", "8", "10", "20", "100", "200"],
@@ -101,6 +189,7 @@ TABLES = {
                 for mbps in (1, 2, 4, 8, 10, 20, 100, 200)
             )
             + """ from flows where experiment = 'alone' group by remedy order by min(rowid)""",
+            "",
         ),
         "mixes": (
             ["Prague + CUBIC", *(f"{mbps} Mb/s" for mbps in (4, 8, 16, 40))],
@@ -117,6 +206,7 @@ TABLES = {
             )
             + """ from cells group by mix
                   order by array_position(['1 + 1', '1 + 4', '4 + 1', '4 + 4', '10 + 10'], mix)""",
+            "",
         ),
         "short": (
             ["Mb/s", "0", "1", "2"],
@@ -128,6 +218,7 @@ TABLES = {
                 for n in (0, 1, 2)
             )
             + """ from flows where experiment = 'short' and flow = 'short' group by mbps order by mbps""",
+            "",
         ),
     },
 }
@@ -148,6 +239,7 @@ BOTH = {
         select mbps || ', ' || n, """
         + ", ".join(f"max(printf('%.1f, %.1f, %.1f', law, sim, kernel)) filter (frames = {b})" for b in (1, 2, 4, 8))
         + " from laws group by mbps, n order by n, mbps",
+        "",
     ),
     "kernel-shares": (
         ["RTT ms, Mb/s", *(f"{n}: share; marked %; L ms" for n in (0, 1, 2))],
@@ -169,6 +261,7 @@ BOTH = {
             for n in (0, 1, 2)
         )
         + " from cells group by rtt_ms, mbps order by rtt_ms, mbps",
+        "",
     ),
     "kernel-rest": (
         ["8 Mb/s", "cells", "median distance of shares", "largest", "median distance of L's mean delay, ms", "largest"],
@@ -189,6 +282,7 @@ BOTH = {
                printf('%.2f', median(abs(sim_sojourn_ms_mean - linux_sojourn_ms_mean))),
                printf('%.2f', max(abs(sim_sojourn_ms_mean - linux_sojourn_ms_mean)))
         from cells group by experiment order by experiment""",
+        "",
     ),
 }
 
@@ -201,15 +295,21 @@ def mark() -> str:
     return hashlib.sha256(json.dumps(runs, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
-def table(heads: list[str], sql: str, folders: Mapping[str, Path]) -> str:
-    """One table as Markdown, from results folders by engine."""
+def table(heads: list[str], sql: str, file: str, folders: Mapping[str, Path]) -> str:
+    """One table as Markdown, from results folders by engine. `file`: a study's, whose [view] the query uses."""
+    experiment = experimentfile.load(STUDIES / file) if file else None
+    views = experiment.views if experiment else {}
+    of_file = f"where experiment = '{experiment.name}'" if experiment and not experiment.is_study else ""
     with duckdb.connect() as db:
-        for rows in ("flows", "links"):
+        for rows in ("flows", "links", "series"):
             parts = (
-                f"select *, '{engine}' as engine, row_number() over () as rowid from '{folder}/{rows}.parquet'"
+                f"select *, '{engine}' as engine, row_number() over () as rowid "
+                f"from '{folder}/{rows}.parquet' {of_file}"
                 for engine, folder in folders.items()
             )
-            db.sql(f"create table {rows} as {' union all by name '.join(parts)}")
+            db.sql(f"create view {rows} as {' union all by name '.join(parts)}")
+        for name, query in views.items():
+            db.sql(f"create view {name} as {query}")
         found = db.sql(sql).fetchall()
     return "".join(f"| {' | '.join(cells)} |\n" for cells in _lines(heads, found))
 
