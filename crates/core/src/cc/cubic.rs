@@ -63,6 +63,8 @@ params! {
         idle_epoch: bool = true, switch(), "Linux and RFC 9438, 4.2";
         /// fast convergence lowers the window with the maximum, to 0.595 of it (quinn-proto before 0.11.15)
         double_cut: bool = false, switch(), "Linux and RFC 9438, 4.6 and 4.7";
+        /// the curve and the Reno estimate begin at beta W_max, not at the window, which is larger after fast convergence (quinn)
+        k_of_beta: bool = false, switch(), "RFC 8312, 4.1 and 4.2";
     }
 }
 
@@ -112,6 +114,7 @@ impl Controller for Options {
             reno_friendly: self.reno_friendly,
             idle_epoch: self.idle_epoch,
             double_cut: self.double_cut,
+            k_of_beta: self.k_of_beta,
             ..cubic
         }
     }
@@ -132,6 +135,7 @@ pub struct Cubic {
     reno_eighths: u64,
     idle_epoch: bool,
     double_cut: bool,
+    k_of_beta: bool,
     tick: Span,
     next_tick: Time,
     w_max: u64,
@@ -211,6 +215,7 @@ impl Cubic {
             reno_eighths: reno_eighths(BETA),
             idle_epoch: true,
             double_cut: false,
+            k_of_beta: false,
             tick: Span(1_000_000_000 / u64::from(options.hz)),
             next_tick: Time::ZERO,
             w_max: 0,
@@ -290,15 +295,17 @@ impl Cubic {
 
     #[inline(always)]
     fn start_epoch(&self, now: Time, window: u64, acked: u32) -> Epoch {
+        let begin =
+            if self.k_of_beta && self.w_max > 0 { reduced(self.w_max, self.beta) } else { window };
         let (k, origin) = if self.w_max <= window {
             (0, window)
         } else {
             // K = cbrt((W_max - cwnd) / C)
-            let v = (self.w_max - window) as f64 * 1024.0 / self.scale as f64;
+            let v = (self.w_max - begin) as f64 * 1024.0 / self.scale as f64;
             ((math::cbrt(v) * TICKS as f64) as u64, self.w_max)
         };
         let (scale, reno_acked) = (self.scale, i64::from(acked));
-        Epoch { start: now, k, origin, scale, reno_window: window, reno_acked }
+        Epoch { start: now, k, origin, scale, reno_window: begin, reno_acked }
     }
 
     /// W(t + RTT), segments.
@@ -324,7 +331,8 @@ impl Cubic {
         loop {
             // By the RFC the slope rises to Reno's own once the old maximum is reached.
             let eighths = if rfc && e.reno_window >= w_max { 8 } else { self.reno_eighths };
-            let per_segment = ((window * eighths) >> 3) as i64;
+            // A small beta in a small window would come to 0, and the loop to no end.
+            let per_segment = ((window * eighths) >> 3).max(1) as i64;
             if e.reno_acked <= per_segment {
                 break;
             }
@@ -454,8 +462,7 @@ mod tests {
     use crate::cc::{AckRtt, AckState, AckUsage, Totals};
 
     fn cubic(given: &[(&str, &str)]) -> Cubic {
-        let options: Options = crate::params::read_options(given).unwrap();
-        Cubic::new(&options.common, options.rules == Rules::Rfc9438, 0.7)
+        crate::params::read_options::<Options>(given).unwrap().build(Rng::stream(1, "cubic", 0))
     }
 
     fn ack(now: Time, acked: u32, rtt_us: u32) -> Ack {
@@ -550,6 +557,34 @@ mod tests {
         }
         let gained = w.cwnd - start;
         assert!((72..=82).contains(&gained), "gained {gained} in 150 round trips, law 80");
+    }
+
+    /// 3 (1 - beta)/(1 + beta) segments per round trip, also where this is more than a segment per ACK.
+    #[test]
+    fn a_small_factor_grows_in_the_smallest_windows() {
+        let mut c = cubic(&[("hystart", "off"), ("beta", "0.1")]);
+        let mut w = Window::new(1448, 52);
+        (w.cwnd, w.ssthresh) = (MIN_WINDOW, MIN_WINDOW);
+        for number in 1..=20 {
+            c.on_ack(&ack(Time::ZERO + Span::from_millis(10 * number), 1, 10_000), &mut w);
+        }
+        assert!(w.cwnd > MIN_WINDOW);
+    }
+
+    /// Of a window below the maximum, double_cut leaves 0.7 of 0.85, the law 0.7 (RFC 9438, 4.6).
+    #[test]
+    fn double_cut_reduces_a_window_below_the_maximum_twice() {
+        let cuts = |double_cut| {
+            let mut c = cubic(&[("double_cut", double_cut)]);
+            let mut w = Window::new(1448, 52);
+            [1000, 900].map(|cwnd| {
+                w.cwnd = cwnd;
+                c.on_congestion(Congestion::Loss, Time::ZERO, &mut w);
+                w.ssthresh
+            })
+        };
+        assert_eq!(cuts("off"), [700, 630]);
+        assert_eq!(cuts("on"), [700, 535]); // 900 * 0.85 * 0.7 = 535.5
     }
 
     #[test]
