@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from statistics import mean
 
 import polars as pl
 import pytest
@@ -113,6 +114,17 @@ def test_a_cubic_grows_as_the_law_says() -> None:
         assert found[laws.CUBIC] == pytest.approx(ratio, rel=0.05)
 
 
+def test_a_cubic_below_the_maximum_returns_to_the_lowered_one() -> None:
+    # Cut from 70 to 49. W_max is 0.85 of 70 by fast convergence, and 70 without it.
+    for w_max, ratio in ((59.5, 1.0), (70.0, 1.75)):
+        k = ((w_max - 49) / 0.4) ** (1 / 3)
+        back = [w_max - 0.4 * (k - 0.01 * step) ** 3 for step in range(int(k / 0.01))]
+        windows = [100.0, *(70 + 1e-5 * step for step in range(600)), *back]
+        found = laws.narrowed(trial(windows, rtt_ms=60.0), "tested", 0)
+        # The way that counts is half of that from 49 to 59.5, at which the higher curve is earlier.
+        assert found[laws.LOWER_CUBIC] == pytest.approx(ratio, rel=0.05)
+
+
 def test_a_rest_is_the_window_after_it() -> None:
     windows = [50.0] * 600 + [50.0] * 1000 + [75.0] * 300
     assert laws.rest(trial(windows), "tested", (6, 16))[laws.RESTED] == pytest.approx(1.5)
@@ -146,10 +158,41 @@ def test_a_double_cut_shows_below_the_maximum_only() -> None:
     assert found["law", laws.LOWER_CUT] == pytest.approx([0.595] * 2, abs=laws.LAWS[laws.LOWER_CUT].tolerance)
 
 
+@pytest.mark.parametrize("option", ["fast_convergence=off", "c=0.6", "k_of_beta=on"])
+def test_a_link_that_becomes_slower_shows_the_cubic_below_the_maximum(option: str) -> None:
+    place = next(one for one in cells.places(cells.candidate("cubic", {})) if one.kind == "narrow")
+    bench = conform.Bench([place], "cubic", None, lambda _what, _part: None)
+    sides = [cells.candidate("cubic", options) for options in ({}, dict([option.split("=")]))]
+    usual, changed = (bench.measured(side, 8, 1).numbers()["law", laws.LOWER_CUBIC] for side in sides)
+    tolerance = laws.LAWS[laws.LOWER_CUBIC].tolerance
+    assert abs(mean(usual) - mean(changed)) > tolerance
+    assert max(usual) - min(usual) < tolerance
+
+
+def test_an_envelope_moves_by_what_a_switch_changes() -> None:
+    place = cells.places(cells.candidate("cubic", {}))[0]
+    bench = conform.Bench([place], "cubic", None, lambda _what, _part: None)
+    found = bench.measured(cells.candidate("cubic", {}), 2, 1)
+    by = {(place.name, "goodput_mbps"): 1.0, (place.name, "rtt_ms_mean"): -2.0}
+    (usual,), (moved,) = found.hulls(), conform.Moved(found.where, found.trials, by).hulls()
+    assert moved == [[(x + 1, y - 2) for x, y in hull] for hull in usual]
+
+
 @pytest.mark.slow
 def test_cubic_is_conformant_with_itself() -> None:
     found = conform.conform("cubic")
     assert (found.verdict, found.status) == ("conformant", 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "option", ["beta=0.5", "c=0.6", *(f"{name}=off" for name in ("idle_epoch", "reno_friendly", "fast_convergence"))]
+)
+def test_the_switch_that_was_set_is_named_alone(option: str) -> None:
+    name, value = option.split("=")
+    found = conform.conform("cubic", options={name: value})
+    assert (found.verdict, found.status) == ("conformant but for", 1)
+    assert [one.switches for one in found.causes] == [{f"cubic {name}"}]
 
 
 # -- mistakes ---------------------------------------------------------------------------------------------------------

@@ -32,8 +32,8 @@ from l4slab.tools.conform.envelope import Overlap
 from l4slab.tools.matrix import ALONE, TESTED, Asked, Proof
 from l4slab.tools.search.documents import tables
 from l4slab.tools.why import quantities
-from l4slab.tools.why.explaining import JUDGED, LEAST, Candidate, Explaining
-from l4slab.tools.why.quantities import Trial, Values, mean
+from l4slab.tools.why.explaining import JUDGED, Candidate, Explaining
+from l4slab.tools.why.quantities import Key, Trial, Values, mean
 from l4slab.tools.why.runs import Lab
 from l4slab.tools.why.switches import Switch, applied, switches
 
@@ -47,6 +47,8 @@ _ENVELOPE = "goodput and delay"
 # Switches of paths: both sides have the same.
 _OF_PATHS = ("rtt", "start", "receive_window")
 _CONFIRMED = 4
+# Where a number is measured, if not with a rival.
+_KINDS = {laws.PER_ROUND: "short", laws.LOWER_CUBIC: "narrow", laws.RESTED: "rest"}
 _MEANS = ("goodput_mbps", "rtt_ms_mean")
 
 Verdict = Literal["conformant", "conformant but for", "not conformant", "not judged"]
@@ -120,7 +122,11 @@ class Answer:
         if self.verdict == "conformant":
             return f"{name} is conformant with {of}."
         if self.deviations:
-            return f"{name} is conformant with {of} but for {'; or '.join(one.name for one in self.deviations)}."
+            causes = "; or ".join(one.name for one in self.deviations)
+            places = [part.setting.place for one in self.deviations for part in one.parts]
+            is_of_law = any(".options." in place for place in places)
+            what = "" if is_of_law else ", which is of its transport, not of the congestion control"
+            return f"{name} is conformant with {of} but for {causes}{what}."
         what = f"{name} is not conformant with {of}: {', '.join(self.judged.differing)} differ"
         if self.causes:
             return f"{what}, and it behaves like {' or '.join(str(one.parts[0].setting.value) for one in self.causes)}."
@@ -150,7 +156,7 @@ def conform(
         return Answer(tested, of, proof, None, where)
     bench = Bench(where, str(of.flow["cc"]), workers, told)
     candidate = bench.measured(tested, count, seed)
-    judged = judge(where, candidate, bench.measured(of, count, seed + _OTHER_SEEDS), str(of.flow["cc"]))
+    judged = judge(candidate, bench.measured(of, count, seed + _OTHER_SEEDS), str(of.flow["cc"]))
     found = Answer(tested, of, proof, judged, where, runs=bench.runs)
     return _explained(found, judged, bench, candidate, count, seed) if judged.differing else found
 
@@ -182,10 +188,34 @@ class Measured:
                     found[place.name, name] = tuple(given)
         return found
 
+    def hulls(self) -> list[list[envelope.Hull]]:
+        """Of each trial, by place with a rival."""
+        both = zip(self.where, self.trials, strict=True)
+        return [[place.hull(trial) for trial in trials] for place, trials in both if place.kind == "rival"]
+
     def at(self, where: Sequence[Place]) -> Measured:
         """At some of the places only."""
         chosen = [self.where.index(place) for place in where]
         return Measured(where, [self.trials[number] for number in chosen])
+
+
+@dataclass
+class Moved(Measured):
+    """The same, each number and mean moved by what a switch changes in the model."""
+
+    by: Mapping[Key, float]
+
+    def numbers(self) -> Values:
+        given = super().numbers()
+        return {key: tuple(one + self.by[key] for one in values) for key, values in given.items() if key in self.by}
+
+    def hulls(self) -> list[list[envelope.Hull]]:
+        found: list[list[envelope.Hull]] = []
+        rivals = [place for place in self.where if place.kind == "rival"]
+        for place, hulls in zip(rivals, super().hulls(), strict=True):
+            right, up = (self.by.get((place.name, name), 0.0) for name in _MEANS)
+            found.append([[(x + right, y + up) for x, y in hull] for hull in hulls])
+        return found
 
 
 class Bench:
@@ -246,15 +276,10 @@ def _proof(side: Side, workers: int | None, told: Told) -> Proof | None:
 # -- what is judged ---------------------------------------------------------------------------------------------------
 
 
-def judge(where: Sequence[Place], candidate: Measured, reference: Measured, cc: str) -> Judged:
+def judge(candidate: Measured, reference: Measured, cc: str) -> Judged:
     """Compare two sides: their envelopes, and the numbers of the law of `cc`."""
-
-    def hulls(side: Measured) -> list[list[envelope.Hull]]:
-        both = zip(where, side.trials, strict=True)
-        return [[place.hull(trial) for trial in trials] for place, trials in both if place.kind == "rival"]
-
     limit = quantities.alpha(len(candidate.trials[0]), len(reference.trials[0]))
-    overlap = envelope.overlaps(hulls(candidate), hulls(reference), limit)
+    overlap = envelope.overlaps(candidate.hulls(), reference.hulls(), limit)
     return Judged(overlap, _numbers(candidate.numbers(), reference.numbers(), limit, cc), limit)
 
 
@@ -279,71 +304,54 @@ def _explained(found: Answer, judged: Judged, bench: Bench, candidate: Measured,
     """With the switches that make the reference like the candidate."""
     is_simulated = found.candidate.is_simulated
     model: Keys = {"seed": seed + 2 * _OTHER_SEEDS, "flow": [{"name": TESTED, "rtt": "20ms", **found.reference.flow}]}
-    where = _telling(found.places, judged)
 
     def measure(models: Sequence[Keys], trials: int) -> list[Values | None]:
         # The numbers of a law vary less than rates.
         return bench.of_models(models, where, trials // 2)
 
     reference = bench.measured(found.reference, count, seed + _OTHER_SEEDS)
+    where = _telling(judged, candidate, reference)
     a, b = (side.at(where).values() for side in (reference, candidate))
     if not quantities.differences(a, b):
         return replace(found, runs=bench.runs)
     search = Explaining(measure, model, a, b, is_simulated, bench.told, _of_senders(model, is_simulated)).search()
-    likely = [one for one in search.candidates if one.is_judged and one.explained >= LEAST][:_CONFIRMED]
+    likely = [one for one in search.candidates if one.explains_enough][:_CONFIRMED]
     causes: list[Candidate] = []
     for one in likely:
         if causes and len(one.parts) > len(causes[0].parts):
             continue
         changed = applied(model, [part.setting for part in one.parts])
-        other = bench.measured(_model(changed), count, seed + _OTHER_SEEDS) if is_simulated else None
-        if not _left(found, candidate, other, reference, measure([model, changed], JUDGED), where):
+        if is_simulated:
+            other = bench.measured(_model(changed), count, seed + _OTHER_SEEDS)
+        else:
+            usual, with_it = bench.of_models([model, changed], found.places, JUDGED)
+            if usual is None or with_it is None:
+                continue
+            by = {key: mean(with_it[key]) - mean(usual[key]) for key in with_it if key in usual}
+            other = Moved(reference.where, reference.trials, by)
+        again = judge(candidate, other, str(found.reference.flow["cc"]))
+        asked = {number.name for number in again.numbers}
+        if not again.differing and all(number.name in asked for number in judged.numbers if number.differs):
             causes.append(one)
     nearest = search.candidates[0] if search.candidates else None
     return replace(found, causes=causes, nearest=nearest, runs=bench.runs)
 
 
-def _left(
-    found: Answer,
-    candidate: Measured,
-    other: Measured | None,
-    reference: Measured,
-    models: Sequence[Values | None],
-    where: Sequence[Place],
-) -> list[str]:
-    """What differs from the reference with a switch: all places of `other`, which ran with it. On a kernel, what the
-    switch changes in the model is added to the numbers of the reference instead.
+def _telling(judged: Judged, candidate: Measured, reference: Measured) -> list[Place]:
+    """Where something differs: alone, and of the places with a rival that where the numbers differ most. If no number
+    does, all places with a rival.
     """
-    cc = str(found.reference.flow["cc"])
-    if other is not None:
-        numbers = _numbers(candidate.numbers(), other.numbers(), quantities.CHANCE, cc)
-        left = [one.name for one in numbers if one.differs]
-        return left or judge(found.places, candidate, other, cc).differing
-    usual, changed = models
-    if usual is None or changed is None or found.judged is None:
-        return [_ENVELOPE]
-    here, there = reference.at(where).numbers(), candidate.at(where).numbers()
-    predicted = {
-        key: tuple(value + mean(changed[key]) - mean(usual[key]) for value in given)
-        for key, given in here.items()
-        if key in changed and key in usual
-    }
-    left = [one.name for one in _numbers(there, predicted, found.judged.chance, cc) if one.differs]
-    lacking = [one.name for one in found.judged.numbers if one.differs and ("law", one.name) not in predicted]
-    return [*left, *lacking]
+    kinds = {_KINDS.get(name, "rival") for name in judged.differing}
+    rivals = [place for place in candidate.where if place.kind == "rival"]
+    if judged.differing == [_ENVELOPE]:
+        return rivals
 
+    def telling(place: Place) -> float:
+        a, b = (side.at([place]).numbers() for side in (reference, candidate))
+        return sum(one.weight for one in quantities.differences(a, b) if one.key[1] in judged.differing)
 
-def _telling(where: Sequence[Place], judged: Judged) -> list[Place]:
-    """Where something differs: alone, and of the places with a rival that of the smallest overlap. Short round trips
-    show more cuts, long ones the cubic.
-    """
-    kinds = {{laws.PER_ROUND: "short", laws.RESTED: "rest"}.get(name, "rival") for name in judged.differing}
-    is_cut = {laws.CUT, laws.LOWER_CUT} & {*judged.differing} and laws.CUBIC not in judged.differing
-    rivals = [place for place in where if place.kind == "rival"]
-    by_overlap = dict(zip(rivals, judged.overlap.by_place, strict=True))
-    rtt_s = (min if is_cut else max)(place.rtt_s for place in rivals)
-    chosen = min((place for place in rivals if place.rtt_s == rtt_s), key=by_overlap.__getitem__)
-    return [place for place in where if place.kind in kinds and (place.kind != "rival" or place == chosen)]
+    chosen = max(rivals, key=telling)
+    return [place for place in candidate.where if place.kind in kinds and (place.kind != "rival" or place == chosen)]
 
 
 def _of_senders(model: Keys, is_simulated: bool) -> list[Switch]:

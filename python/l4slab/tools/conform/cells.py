@@ -26,6 +26,8 @@ _PACKET_BITS = 12_000
 # When the application rests.
 _PAUSE_S = (6.0, 16.0)
 _APP_RATE = "30Mbit"
+# When the link becomes slower and faster again, so that windows are cut below W_max.
+_NARROW = (("12s", 0.5), ("20s", 1.0), ("27s", 0.5))
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,7 @@ class Place:
     rate_bps: float
     rtt_s: float
     buffer_bdp: float
-    kind: str  # "rival", "short" or "rest"
+    kind: str  # "rival", "short", "narrow" or "rest"
 
     def document(self, side: Side, rival: str, trials: int, seed: int) -> Keys:
         """The experiment. Its flow is TESTED."""
@@ -102,7 +104,7 @@ class Place:
         rtt = f"{1e3 * self.rtt_s:g}ms"
         tested: Keys = {"name": TESTED, "rtt": rtt, **side.flow}
         found: Keys = {
-            "duration": {"rival": "30s", "short": "20s", "rest": f"{_PAUSE_S[1] + 3:g}s"}[self.kind],
+            "duration": {"rival": "30s", "short": "20s", "narrow": "34s", "rest": f"{_PAUSE_S[1] + 3:g}s"}[self.kind],
             "warmup": f"{_WARMUP_S:g}s",
             "trials": trials,
             "seed": seed,
@@ -111,6 +113,9 @@ class Place:
             "sample": "20ms" if self.kind == "rival" else "10ms",
             "link": {_LINK: {"rate": f"{self.rate_bps * 1e-6:g}Mbit", "qdisc": f"pfifo limit {packets}"}},
         }
+        if self.kind == "narrow":
+            rate = f"link.{_LINK}.rate"
+            found["at"] = [{"time": time, rate: f"{self.rate_bps * part * 1e-6:g}Mbit"} for time, part in _NARROW]
         if self.kind == "rest":
             begin, end = (f"{second:g}s" for second in _PAUSE_S)
             if side.row is None:
@@ -130,12 +135,15 @@ class Place:
 
 
 def places(side: Side) -> list[Place]:
-    """Paths with a rival, over round trips and buffers; a short one alone; and one on which the application rests."""
+    """Paths with a rival, over round trips and buffers; alone a short one, one whose link changes its rate, and one on
+    which the application rests.
+    """
     found = [
         Place(f"{1e3 * rtt_s:g} ms, {buffer:g} BDP", _RATE_BPS, rtt_s, buffer, "rival")
         for rtt_s, buffer in (_PATHS if side.is_simulated else _PATHS_OF_KERNEL)
     ]
     found.append(Place("alone, 10 ms, 2 BDP", _RATE_BPS / 2, 0.01, 2.0, "short"))
+    found.append(Place("rate changes, 60 ms, 0.5 BDP", _RATE_BPS, 0.06, 0.5, "narrow"))
     return [*found, Place("rest, 40 ms, 2 BDP", _RATE_BPS, 0.04, 2.0, "rest")] if side.rests else found
 
 
@@ -147,6 +155,8 @@ def numbers(where: Sequence[Place], trials: Sequence[Trial]) -> dict[str, float]
     for place, trial in both:
         if place.kind == "short":
             found |= laws.per_round(trial, TESTED, _WARMUP_S)
+        elif place.kind == "narrow":
+            found |= laws.narrowed(trial, TESTED, _WARMUP_S)
         elif place.kind == "rest":
             found |= laws.rest(trial, TESTED, _PAUSE_S)
     return found

@@ -2,8 +2,9 @@
 
 The cuts: the window after a reduction over that before, apart for windows above and below the maximum W_max that CUBIC
 remembers, because fast convergence is for the latter. The growth: how long the window takes for half of the way back,
-where a cubic governs it, and segments per round trip, where the round trips are short. The rest: the window after a
-pause of the application over that before. The traces need a window and a smoothed RTT at each sample.
+where a cubic governs it, after either kind of cut; and segments per round trip, where the round trips are short. The
+rest: the window after a pause of the application over that before. The traces need a window and a smoothed RTT at each
+sample.
 """
 
 from __future__ import annotations
@@ -17,12 +18,14 @@ import polars as pl
 
 from l4slab.tools.why.quantities import Trial, mean
 
-CUT, LOWER_CUT, CUBIC, PER_ROUND, RESTED = (
-    "cut", "cut below W_max", "cubic growth", "growth per RTT", "window after rest",
+CUT, LOWER_CUT, CUBIC, LOWER_CUBIC, PER_ROUND, RESTED = (
+    "cut", "cut below W_max", "cubic growth", "cubic growth below W_max", "growth per RTT", "window after rest",
 )  # fmt: skip
 BETA, C = 0.7, 0.4
 # Of the window: a smaller fall is no reduction; peaks this near W_max are on neither side of it.
 _FALL, _NEAR = 0.92, 0.05
+# Of a round trip in which a cubic grows faster than Reno.
+_LONG_S = 0.04
 # Half of the way back to W_max: of K, W(t) = W_max - C (K - t)^3.
 _HALF = 1 - 0.5 ** (1 / 3)
 
@@ -48,6 +51,10 @@ LAWS: Mapping[str, Law] = {
     CUBIC: Law(
         "time that the law's cubic takes for half of the way back, over that measured", 0.15,
         {"cubic": (1.0, "RFC 9438, 4.2")},
+    ),
+    LOWER_CUBIC: Law(
+        "the same after a cut below the last maximum, which fast convergence lowers", 0.15,
+        {"cubic": (1.0, "RFC 9438, 4.2 and 4.7")},
     ),
     PER_ROUND: Law(
         "segments per round trip at a short RTT", 0.1,
@@ -108,20 +115,33 @@ def _falls(times: Sequence[float], windows: Sequence[float], rtts_ms: Sequence[f
 
 def of_rivals(trials: Sequence[Trial], rtts_s: Sequence[float], flow: str, from_s: float) -> dict[str, float]:
     """The cuts and the cubic of one trial, from all places where a flow has a rival."""
-    cuts: dict[str, list[float]] = {CUT: [], LOWER_CUT: []}
-    growth: list[float] = []
+    found: dict[str, list[float]] = {CUT: [], LOWER_CUT: [], CUBIC: []}
     for trial, rtt_s in zip(trials, rtts_s, strict=True):
-        w_max = math.inf
-        for number, epoch in enumerate(epochs(trial, flow, from_s)):
-            is_near = abs(epoch.before - w_max) <= _NEAR * w_max if number else True
-            is_lower = epoch.before < w_max
-            if not is_near:
-                cuts[LOWER_CUT if is_lower else CUT].append(epoch.after / epoch.before)
-            w_max = epoch.before * ((1 + BETA) / 2 if is_lower and number else 1)
-            if not is_near and rtt_s >= 0.04 and (found := _cubic(epoch, w_max)) is not None:
-                growth.append(found)
-    every = {**cuts, CUBIC: growth}
-    return {name: median(values) for name, values in every.items() if values}
+        for epoch, w_max, is_lower in _cuts(trial, flow, from_s):
+            found[LOWER_CUT if is_lower else CUT].append(epoch.after / epoch.before)
+            if rtt_s >= _LONG_S and not is_lower and (growth := _cubic(epoch, w_max)) is not None:
+                found[CUBIC].append(growth)
+    return {name: median(values) for name, values in found.items() if values}
+
+
+def narrowed(trial: Trial, flow: str, from_s: float) -> dict[str, float]:
+    """The cubic after cuts below W_max, which a link that becomes slower brings about."""
+    each = [_cubic(epoch, w_max) for epoch, w_max, is_lower in _cuts(trial, flow, from_s) if is_lower]
+    found = [one for one in each if one is not None]
+    return {LOWER_CUBIC: median(found)} if found else {}
+
+
+def _cuts(trial: Trial, flow: str, from_s: float) -> Iterator[tuple[Epoch, float, bool]]:
+    """Each epoch, the W_max that its reduction leaves, and whether this was below the W_max before. Those near it, and
+    the first, are left out.
+    """
+    w_max = math.inf
+    for number, epoch in enumerate(epochs(trial, flow, from_s)):
+        is_near = abs(epoch.before - w_max) <= _NEAR * w_max if number else True
+        is_lower = number > 0 and epoch.before < w_max
+        w_max = epoch.before * ((1 + BETA) / 2 if is_lower else 1)
+        if not is_near:
+            yield epoch, w_max, is_lower
 
 
 def _cubic(epoch: Epoch, w_max: float) -> float | None:
