@@ -507,6 +507,31 @@ mod tests {
         }
     }
 
+    /// RFC 8312, 4.1: K = cbrt(0.3 W_max / 0.4), also where fast convergence has lowered W_max to 765. By RFC 9438, 4.2,
+    /// it is cbrt((765 - 630) / 0.4).
+    #[test]
+    fn the_k_of_beta_is_later_than_that_of_the_window() {
+        for (k_of_beta, way) in [("off", 135.0), ("on", 0.3 * 765.0)] {
+            let mut c = cubic(&[("k_of_beta", k_of_beta), ("hystart", "off")]);
+            let mut w = Window::new(1448, 52);
+            for cwnd in [1000, 900] {
+                w.cwnd = cwnd;
+                c.on_congestion(Congestion::Loss, Time::ZERO, &mut w);
+            }
+            w.cwnd = w.ssthresh;
+            let mut now = Time::ZERO;
+            while w.cwnd < 764 {
+                for _ in 0..w.cwnd {
+                    now += Span::from_millis(100) / u64::from(w.cwnd);
+                    c.on_ack(&ack(now, 1, 100_000), &mut w);
+                }
+            }
+            let expected = math::cbrt(way / 0.4) - math::cbrt(1.0 / 0.4) - 0.1;
+            let t = now.as_secs_f64();
+            assert!((t - expected).abs() < 0.06 * expected, "{k_of_beta}: {t} s, law {expected} s");
+        }
+    }
+
     /// RFC 9438, 4.2: while the application rests, the window does not grow.
     #[test]
     fn the_curve_goes_on_after_a_rest() {
