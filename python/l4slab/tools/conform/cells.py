@@ -27,7 +27,7 @@ _PACKET_BITS = 12_000
 _PAUSE_S = (6.0, 16.0)
 _APP_RATE = "30Mbit"
 # When the link becomes slower and faster again, so that windows are cut below W_max.
-_NARROW = (("12s", 0.5), ("20s", 1.0), ("27s", 0.5))
+_RATES = ((12.0, 0.5), (20.0, 1.0), (27.0, 0.5))
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,9 @@ class Place:
         }
         if self.kind == "narrow":
             rate = f"link.{_LINK}.rate"
-            found["at"] = [{"time": time, rate: f"{self.rate_bps * part * 1e-6:g}Mbit"} for time, part in _NARROW]
+            found["at"] = [
+                {"time": f"{time:g}s", rate: f"{self.rate_bps * part * 1e-6:g}Mbit"} for time, part in _RATES
+            ]
         if self.kind == "rest":
             begin, end = (f"{second:g}s" for second in _PAUSE_S)
             if side.row is None:
@@ -156,7 +158,7 @@ def numbers(where: Sequence[Place], trials: Sequence[Trial]) -> dict[str, float]
         if place.kind == "short":
             found |= laws.per_round(trial, TESTED, _WARMUP_S)
         elif place.kind == "narrow":
-            found |= laws.narrowed(trial, TESTED, _WARMUP_S)
+            found |= laws.narrowed(trial, TESTED, _WARMUP_S, [time for time, part in _RATES if part < 1])
         elif place.kind == "rest":
             found |= laws.rest(trial, TESTED, _PAUSE_S)
     return found

@@ -26,6 +26,8 @@ BETA, C = 0.7, 0.4
 _FALL, _NEAR = 0.92, 0.05
 # Of a round trip in which a cubic grows faster than Reno.
 _LONG_S = 0.04
+# A cut so long after the link's rate has halved is another one, and its W_max less sure.
+_SOON_S = 1.5
 # Half of the way back to W_max: of K, W(t) = W_max - C (K - t)^3.
 _HALF = 1 - 0.5 ** (1 / 3)
 
@@ -124,10 +126,13 @@ def of_rivals(trials: Sequence[Trial], rtts_s: Sequence[float], flow: str, from_
     return {name: median(values) for name, values in found.items() if values}
 
 
-def narrowed(trial: Trial, flow: str, from_s: float) -> dict[str, float]:
-    """The cubic after cuts below W_max, which a link that becomes slower brings about."""
-    each = [_cubic(epoch, w_max) for epoch, w_max, is_lower in _cuts(trial, flow, from_s) if is_lower]
-    found = [one for one in each if one is not None]
+def narrowed(trial: Trial, flow: str, from_s: float, at_s: Sequence[float]) -> dict[str, float]:
+    """The cubic after cuts below W_max, soon after the link has become slower at these times."""
+    found = []
+    for epoch, w_max, is_lower in _cuts(trial, flow, from_s):
+        is_soon = any(time < epoch.times[0] <= time + _SOON_S for time in at_s)
+        if is_lower and is_soon and (growth := _cubic(epoch, w_max)) is not None:
+            found.append(growth)
     return {LOWER_CUBIC: median(found)} if found else {}
 
 
