@@ -83,7 +83,9 @@ class Judged:
 
 @dataclass(frozen=True)
 class Answer:
-    """What was found. `causes`: switches each of which makes the reference like the candidate; `nearest` does not."""
+    """What was found. `causes`: switches each of which makes the reference like the candidate. Where there is none,
+    `partly` leaves only the envelope, and `nearest` more.
+    """
 
     candidate: Side
     reference: Side
@@ -91,6 +93,7 @@ class Answer:
     judged: Judged | None
     places: Sequence[Place]
     causes: Sequence[Candidate] = ()
+    partly: Candidate | None = None
     nearest: Candidate | None = None
     runs: int = 0
 
@@ -128,10 +131,14 @@ class Answer:
             what = "" if is_of_law else ", which is of its transport, not of the congestion control"
             return f"{name} is conformant with {of} but for {causes}{what}."
         what = f"{name} is not conformant with {of}: {', '.join(self.judged.differing)} differ"
+        if self.judged.differing == [_ENVELOPE] and self.judged.numbers:
+            what += ", while the numbers of the law agree"
         if self.causes:
             return f"{what}, and it behaves like {' or '.join(str(one.parts[0].setting.value) for one in self.causes)}."
+        if self.partly is not None:
+            return f"{what}. {self.partly.name} explains the numbers of the law, and nothing explains {_ENVELOPE}."
         if self.nearest is None:
-            return f"{what}, and no switch explains any of it."
+            return f"{what}, and no switch was found that explains it."
         return f"{what}. Nothing explains it all; {self.nearest.name} explains {100 * self.nearest.explained:.0f} %."
 
 
@@ -311,12 +318,19 @@ def _explained(found: Answer, judged: Judged, bench: Bench, candidate: Measured,
 
     reference = bench.measured(found.reference, count, seed + _OTHER_SEEDS)
     where = _telling(judged, candidate, reference)
-    a, b = (side.at(where).values() for side in (reference, candidate))
+    # Rates and delays have more causes than the numbers of the law.
+    is_of_law = judged.differing != [_ENVELOPE]
+
+    def asked(given: Values) -> Values:
+        return {key: one for key, one in given.items() if not is_of_law or key[1] in judged.differing}
+
+    a, b = (asked(side.at(where).values()) for side in (reference, candidate))
     if not quantities.differences(a, b):
         return replace(found, runs=bench.runs)
     search = Explaining(measure, model, a, b, is_simulated, bench.told, _of_senders(model, is_simulated)).search()
     likely = [one for one in search.candidates if one.explains_enough][:_CONFIRMED]
     causes: list[Candidate] = []
+    partly: Candidate | None = None
     for one in likely:
         if causes and len(one.parts) > len(causes[0].parts):
             continue
@@ -330,11 +344,13 @@ def _explained(found: Answer, judged: Judged, bench: Bench, candidate: Measured,
             by = {key: mean(with_it[key]) - mean(usual[key]) for key in with_it if key in usual}
             other = Moved(reference.where, reference.trials, by)
         again = judge(candidate, other, str(found.reference.flow["cc"]))
-        asked = {number.name for number in again.numbers}
-        if not again.differing and all(number.name in asked for number in judged.numbers if number.differs):
+        is_asked = {number.name for number in again.numbers} >= {*judged.differing} - {_ENVELOPE}
+        if is_asked and not again.differing:
             causes.append(one)
+        elif is_asked and is_of_law and again.differing == [_ENVELOPE]:
+            partly = partly or one
     nearest = search.candidates[0] if search.candidates else None
-    return replace(found, causes=causes, nearest=nearest, runs=bench.runs)
+    return replace(found, causes=causes, partly=partly, nearest=nearest, runs=bench.runs)
 
 
 def _telling(judged: Judged, candidate: Measured, reference: Measured) -> list[Place]:
@@ -407,6 +423,7 @@ def as_json(found: Answer) -> dict[str, object]:
         ],
         "differing": judged.differing if judged else [],
         "causes": [one.name for one in found.causes],
+        "partly": found.partly and found.partly.name,
         "nearest": found.nearest and {"name": found.nearest.name, "explained": found.nearest.explained},
         "runs": found.runs,
     }
