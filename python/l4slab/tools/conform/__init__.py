@@ -47,6 +47,8 @@ _ENVELOPE = "goodput and delay"
 # Switches of paths: both sides have the same.
 _OF_PATHS = ("rtt", "start", "receive_window")
 _CONFIRMED = 4
+# Header of the frames whose sizes a proof has.
+_ETHERNET = 14
 # Where a number is measured, if not with a rival.
 _KINDS = {laws.PER_ROUND: "short", laws.LOWER_CUBIC: "narrow", laws.RESTED: "rest"}
 _MEANS = ("goodput_mbps", "rtt_ms_mean")
@@ -93,7 +95,7 @@ class Answer:
     judged: Judged | None
     places: Sequence[Place]
     causes: Sequence[Candidate] = ()
-    partly: Candidate | None = None
+    partly: Sequence[Candidate] = ()
     nearest: Candidate | None = None
     runs: int = 0
 
@@ -135,8 +137,9 @@ class Answer:
             what += ", while the numbers of the law agree"
         if self.causes:
             return f"{what}, and it behaves like {' or '.join(str(one.parts[0].setting.value) for one in self.causes)}."
-        if self.partly is not None:
-            return f"{what}. {self.partly.name} explains the numbers of the law, and nothing explains {_ENVELOPE}."
+        if self.partly:
+            causes = "; or ".join(one.name for one in self.partly)
+            return f"{what}. The numbers of the law are explained by {causes}, and nothing explains {_ENVELOPE}."
         if self.nearest is None:
             return f"{what}, and no switch was found that explains it."
         return f"{what}. Nothing explains it all; {self.nearest.name} explains {100 * self.nearest.explained:.0f} %."
@@ -161,6 +164,8 @@ def conform(
     where = cells.places(tested)
     if proof is not None and proof.verdict != "proven":
         return Answer(tested, of, proof, None, where)
+    if proof is not None and proof.packet_bytes_max:
+        of = replace(of, flow={**of.flow, "mtu": f"{round(proof.packet_bytes_max) - _ETHERNET}B"})
     bench = Bench(where, str(of.flow["cc"]), workers, told)
     candidate = bench.measured(tested, count, seed)
     judged = judge(candidate, bench.measured(of, count, seed + _OTHER_SEEDS), str(of.flow["cc"]))
@@ -183,6 +188,13 @@ class Measured:
         each = [cells.numbers(self.where, trial) for trial in zip(*self.trials, strict=True)]
         common = [name for name in laws.LAWS if all(name in one for one in each)]
         return {("law", name): tuple(one[name] for one in each) for name in common}
+
+    def means(self) -> dict[Key, float]:
+        """Of each value that every trial has; of the numbers over the trials that have them."""
+        each = [cells.numbers(self.where, trial) for trial in zip(*self.trials, strict=True)]
+        found = {("law", name): [one[name] for one in each if name in one] for name in laws.LAWS}
+        every = {key: mean(given) for key, given in self.values().items()}
+        return every | {key: mean(given) for key, given in found.items() if given}
 
     def values(self) -> Values:
         """The same, and the means of the flow's rate and round trip at each place."""
@@ -216,6 +228,9 @@ class Moved(Measured):
         given = super().numbers()
         return {key: tuple(one + self.by[key] for one in values) for key, values in given.items() if key in self.by}
 
+    def means(self) -> dict[Key, float]:
+        return {key: one + self.by[key] for key, one in super().means().items() if key in self.by}
+
     def hulls(self) -> list[list[envelope.Hull]]:
         found: list[list[envelope.Hull]] = []
         rivals = [place for place in self.where if place.kind == "rival"]
@@ -247,15 +262,15 @@ class Bench:
             found.append(lab.trials(place.document(side, self._rival, count, seed), count, side.engine))
         return Measured(self._where, found)
 
-    def of_models(self, models: Sequence[Keys], where: Sequence[Place], count: int) -> list[Values | None]:
+    def of_models(self, models: Sequence[Keys], where: Sequence[Place], count: int) -> list[Measured | None]:
         """What models of the reference give at some places."""
         documents = [place.document(_model(one), self._rival, count, _seed(one)) for one in models for place in where]
         trials = self._lab(Path()).all(documents, count)
-        found: list[Values | None] = []
+        found: list[Measured | None] = []
         for number in range(len(models)):
             part = trials[number * len(where) : (number + 1) * len(where)]
             known = [one for one in part if one is not None]
-            found.append(Measured(where, known).values() if len(known) == len(where) else None)
+            found.append(Measured(where, known) if len(known) == len(where) else None)
         return found
 
 
@@ -314,7 +329,7 @@ def _explained(found: Answer, judged: Judged, bench: Bench, candidate: Measured,
 
     def measure(models: Sequence[Keys], trials: int) -> list[Values | None]:
         # The numbers of a law vary less than rates.
-        return bench.of_models(models, where, trials // 2)
+        return [None if one is None else one.values() for one in bench.of_models(models, where, trials // 2)]
 
     reference = bench.measured(found.reference, count, seed + _OTHER_SEEDS)
     where = _telling(judged, candidate, reference)
@@ -330,8 +345,9 @@ def _explained(found: Answer, judged: Judged, bench: Bench, candidate: Measured,
     search = Explaining(measure, model, a, b, is_simulated, bench.told, _of_senders(model, is_simulated)).search()
     likely = [one for one in search.candidates if one.explains_enough][:_CONFIRMED]
     causes: list[Candidate] = []
-    partly: Candidate | None = None
-    for one in likely:
+    partly: list[Candidate] = []
+    # A number that was fitted can be wrong more easily than a word.
+    for one in sorted(likely, key=lambda one: any(part.switch.is_number for part in one.parts)):
         if causes and len(one.parts) > len(causes[0].parts):
             continue
         changed = applied(model, [part.setting for part in one.parts])
@@ -341,16 +357,25 @@ def _explained(found: Answer, judged: Judged, bench: Bench, candidate: Measured,
             usual, with_it = bench.of_models([model, changed], found.places, JUDGED)
             if usual is None or with_it is None:
                 continue
-            by = {key: mean(with_it[key]) - mean(usual[key]) for key in with_it if key in usual}
+            before, after = usual.means(), with_it.means()
+            by = {key: after[key] - before[key] for key in after if key in before}
             other = Moved(reference.where, reference.trials, by)
         again = judge(candidate, other, str(found.reference.flow["cc"]))
+        if not _near(candidate.means(), other.means()):
+            continue
         is_asked = {number.name for number in again.numbers} >= {*judged.differing} - {_ENVELOPE}
         if is_asked and not again.differing:
             causes.append(one)
         elif is_asked and is_of_law and again.differing == [_ENVELOPE]:
-            partly = partly or one
+            partly.append(one)
     nearest = search.candidates[0] if search.candidates else None
     return replace(found, causes=causes, partly=partly, nearest=nearest, runs=bench.runs)
+
+
+def _near(candidate: Mapping[Key, float], other: Mapping[Key, float]) -> bool:
+    """Whether all numbers agree within their tolerance, also those that some trials lack."""
+    both = [key for key in candidate if key[0] == "law" and key in other]
+    return all(abs(candidate[key] - other[key]) <= laws.LAWS[key[1]].tolerance for key in both)
 
 
 def _telling(judged: Judged, candidate: Measured, reference: Measured) -> list[Place]:
@@ -423,7 +448,7 @@ def as_json(found: Answer) -> dict[str, object]:
         ],
         "differing": judged.differing if judged else [],
         "causes": [one.name for one in found.causes],
-        "partly": found.partly and found.partly.name,
+        "partly": [one.name for one in found.partly],
         "nearest": found.nearest and {"name": found.nearest.name, "explained": found.nearest.explained},
         "runs": found.runs,
     }
