@@ -138,7 +138,7 @@ impl<P: Pkt> Cake<P> {
     fn keep_tins(&mut self, tins: usize, cx: &mut QueueCx<P>) {
         for t in tins..self.tins.len() {
             self.band(t, cx);
-            for flow in 0..self.tins[t].flows.len() {
+            for flow in self.tins[t].by_queue() {
                 while let Some(pkt) = self.pop(t, flow) {
                     cx.drop(pkt, DropReason::Replaced);
                 }

@@ -44,8 +44,7 @@ pub struct Flow<P> {
     pub queue: Queue<P>,
     pub cobalt: Cobalt,
     pub deficit: i64,
-    /// The hash it is reserved for, and the places of its hosts.
-    pub tag: u32,
+    /// The places of its hosts.
     pub source: u16,
     pub destination: u16,
     pub set: Set,
@@ -56,8 +55,9 @@ pub struct Flow<P> {
 
 const NONE: u16 = u16::MAX;
 
-/// Bytes of the tables of a tin with packets.
-pub const TABLES: u64 = (QUEUES * (size_of::<Flow<Packet>>() + 2 * size_of::<(u32, u16)>())) as u64;
+/// Bytes of the tables of a tin with packets, and of each flow.
+pub const TABLES: u64 = (QUEUES * 3 * (size_of::<u32>() + size_of::<u16>())) as u64;
+pub const OF_FLOW: u64 = size_of::<Flow<Packet>>() as u64;
 
 /// First and last of a rotation; the flows themselves are the links.
 #[derive(Copy, Clone, Debug)]
@@ -87,8 +87,12 @@ impl Delays {
 
 #[derive(Debug)]
 pub struct Tin<P> {
-    /// None before the first packet: see [`Tin::open`].
+    /// Those that ever had packets, in the order of their first ones: of 1024 queues most have no flow.
     pub flows: Vec<Flow<P>>,
+    /// Of each queue the hash that it is reserved for, and the place of its flow. None before the first packet: see
+    /// [`Tin::open`].
+    tags: Vec<u32>,
+    places: Vec<u16>,
     pub mode: FlowMode,
     pub sources: Hosts,
     pub destinations: Hosts,
@@ -112,6 +116,8 @@ impl<P: Pkt> Tin<P> {
     pub fn new(share: Share, mode: FlowMode, target: Span, interval: Span, sce: Sce) -> Tin<P> {
         let mut tin = Tin {
             flows: Vec::new(),
+            tags: Vec::new(),
+            places: Vec::new(),
             mode,
             sources: Hosts::default(),
             destinations: Hosts::default(),
@@ -135,24 +141,42 @@ impl<P: Pkt> Tin<P> {
 
     /// Makes the tables of flows and hosts, once. Of thousands of subscribers with a CAKE each, most use one tin or none.
     pub fn open(&mut self) {
-        if !self.flows.is_empty() {
+        if !self.tags.is_empty() {
             return;
         }
-        let flow = || Flow {
+        self.tags = vec![0; QUEUES];
+        self.places = vec![NONE; QUEUES];
+        self.sources.open();
+        self.destinations.open();
+    }
+    /// The flow of a queue, which is new with its first packet.
+    #[inline]
+    fn reach(&mut self, queue: usize) -> usize {
+        match self.places[queue] {
+            NONE => self.add(queue),
+            place => usize::from(place),
+        }
+    }
+    #[cold]
+    fn add(&mut self, queue: usize) -> usize {
+        self.places[queue] = self.flows.len() as u16;
+        self.flows.push(Flow {
             queue: Queue::new(),
             cobalt: Cobalt::default(),
             deficit: 0,
-            tag: 0,
             source: 0,
             destination: 0,
             set: Set::Idle,
             rotation: None,
             before: NONE,
             after: NONE,
-        };
-        self.flows = std::iter::repeat_with(flow).take(QUEUES).collect();
-        self.sources.open();
-        self.destinations.open();
+        });
+        self.flows.len() - 1
+    }
+    /// The flows in the order of their queues.
+    pub fn by_queue(&self) -> Vec<usize> {
+        let places = self.places.iter().filter(|place| **place != NONE);
+        places.map(|place| usize::from(*place)).collect()
     }
 
     /// Values derived from the tin's rate.
@@ -340,15 +364,18 @@ impl<P: Pkt> Tin<P> {
     /// The queue of a packet, which is reserved for its flow as long as the flow is active.
     #[inline]
     pub fn classify(&mut self, hashes: Hashes) -> usize {
-        let Some(key) = hashes.key(self.mode) else { return 0 };
-        let idle = |flow: usize| self.flows[flow].set == Set::Idle;
-        let own = ways(key).find(|&i| self.flows[i].tag == key);
-        let (i, new) = match own {
-            Some(i) => (i, idle(i)),
-            // All eight taken: two flows share a queue, and the newcomer's hosts count.
-            None => (ways(key).find(|&i| idle(i)).unwrap_or(key as usize % QUEUES), true),
+        let Some(key) = hashes.key(self.mode) else { return self.reach(0) };
+        let idle = |queue: usize| {
+            self.flows.get(usize::from(self.places[queue])).is_none_or(|f| f.set == Set::Idle)
         };
-        self.flows[i].tag = key;
+        let own = ways(key).find(|&queue| self.tags[queue] == key);
+        let (queue, new) = match own {
+            Some(queue) => (queue, idle(queue)),
+            // All eight taken: two flows share a queue, and the newcomer's hosts count.
+            None => (ways(key).find(|&q| idle(q)).unwrap_or(key as usize % QUEUES), true),
+        };
+        self.tags[queue] = key;
+        let i = self.reach(queue);
         if new {
             self.settle(i, hashes);
         }
