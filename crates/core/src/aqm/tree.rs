@@ -15,7 +15,7 @@
 
 pub mod htb;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::RwLock;
 
 use serde::Deserialize;
@@ -240,15 +240,11 @@ pub struct FilterSpec {
 }
 
 impl FilterSpec {
+    /// Whether it takes the packet of its host.
     #[inline]
-    fn fits<P: Pkt>(&self, pkt: &P, hosts: &Hosts) -> bool {
-        let is_of = |number: u32| {
-            let host = hosts.find(number).hash();
-            pkt.source_hash(hosts) == host || pkt.destination_hash(hosts) == host
-        };
+    fn fits<P: Pkt>(&self, pkt: &P) -> bool {
         self.dscp.is_none_or(|dscp| pkt.dscp() == dscp)
             && self.ecn.is_none_or(|ecn| pkt.ecn() == ecn)
-            && self.host.is_none_or(is_of)
     }
 }
 
@@ -355,10 +351,10 @@ impl TreeConfig {
         if classes.windows(2).any(|two| parse_id(&two[0].id) == parse_id(&two[1].id)) {
             return wrong("two classes have the same number".to_owned());
         }
-        let leaves: Vec<_> = classes.iter().filter(|c| c.qdisc.is_some()).map(|c| &c.id).collect();
+        let leaves = classes.iter().filter(|class| class.qdisc.is_some());
+        let leaves: Vec<_> = leaves.filter_map(|class| parse_id(&class.id)).collect();
         let leaf = |id: &str| {
-            let number = parse_id(id);
-            let found = leaves.iter().position(|leaf| number.is_some() && parse_id(leaf) == number);
+            let found = parse_id(id).and_then(|number| leaves.binary_search(&number).ok());
             found.ok_or_else(|| ScenarioError(format!("there is no class {id} with a qdisc")))
         };
         let others = match &root {
@@ -465,13 +461,7 @@ impl TreeConfig {
             let aqm = queue.build(below(ceil, link));
             let holds_classes = matches!(queue, Queue::Tree(_));
             let id = class.id.clone();
-            leaves.push(Leaf {
-                timer: aqm.next_timer(),
-                band: names.len(),
-                holds_classes,
-                id,
-                aqm,
-            });
+            leaves.push(Leaf { timer: Time::NEVER, band: names.len(), holds_classes, id, aqm });
             match queue {
                 Queue::Tree(_) => {
                     let inside = leaves[leaves.len() - 1].aqm.bands().iter();
@@ -480,21 +470,27 @@ impl TreeConfig {
                 Queue::One(_) => names.push(class.id.clone()),
             }
         }
-        Box::new(Tree {
+        let filters = self.filters.iter().map(|(spec, leaf)| Filter::new(spec, *leaf, link.now));
+        let mut tree = Tree {
+            timers: Timers::default(),
             leaves,
-            filters: self
-                .filters
-                .iter()
-                .map(|(spec, leaf)| Filter::new(spec, *leaf, link.now))
-                .collect(),
+            filters: filters.collect(),
+            of_host: BTreeMap::new(),
+            of_any: Vec::new(),
             others: self.others,
             htb: matches!(self.root, Root::Htb(_)).then(|| Htb::new(&self.classes, link.now)),
             tbf: tbf.map(|config| Shaper::new(config, link.now)),
             names: interned(names),
             wake: Time::NEVER,
             drops: Vec::new(),
+            reads_sacks: false,
             hosts: Hosts::default(),
-        })
+        };
+        for number in 0..tree.leaves.len() {
+            tree.look_at(number);
+        }
+        tree.sort_filters();
+        Box::new(tree)
     }
 }
 
@@ -560,10 +556,42 @@ impl<P> Shaper<P> {
     }
 }
 
-/// The tree at work.
+/// When timers of leaves are due, without those that never are.
+#[derive(Default)]
+struct Timers(BTreeSet<(Time, usize)>);
+
+impl Timers {
+    /// The leaf with this number is due then, no longer at `before`.
+    #[inline]
+    fn set(&mut self, number: usize, before: &mut Time, to: Time) {
+        if *before != to {
+            self.0.remove(&(*before, number));
+            if to != Time::NEVER {
+                self.0.insert((to, number));
+            }
+            *before = to;
+        }
+    }
+    fn next(&self) -> Time {
+        self.0.first().map_or(Time::NEVER, |(due, _)| *due)
+    }
+    /// The leaves that are due, by their numbers.
+    fn due(&self, now: Time) -> Vec<usize> {
+        let due = self.0.iter().take_while(|(due, _)| *due <= now);
+        let mut numbers: Vec<_> = due.map(|(_, number)| *number).collect();
+        numbers.sort_unstable();
+        numbers
+    }
+}
+
+/// The tree at work. Nothing that it does for a packet takes longer with more classes that are idle.
 struct Tree<P> {
     leaves: Vec<Leaf<P>>,
+    timers: Timers,
     filters: Vec<Filter>,
+    /// Places of the filters of each host, by its hash, and of those of any.
+    of_host: BTreeMap<u32, Vec<usize>>,
+    of_any: Vec<usize>,
     others: [usize; PRIORITIES],
     /// Whose turn it is; without, the first that has a packet.
     htb: Option<Htb>,
@@ -574,13 +602,48 @@ struct Tree<P> {
     wake: Time,
     /// A leaf's reports of the current call.
     drops: Vec<Dropped<P>>,
+    /// One of the leaves reads SACK blocks.
+    reads_sacks: bool,
     hosts: Hosts,
 }
 
 impl<P: Pkt> Tree<P> {
+    /// The queue of this leaf is another one.
+    fn look_at(&mut self, number: usize) {
+        let leaf = &mut self.leaves[number];
+        self.timers.set(number, &mut leaf.timer, leaf.aqm.next_timer());
+        self.reads_sacks |= leaf.aqm.sacks().is_some();
+    }
+
+    fn sort_filters(&mut self) {
+        (self.of_host, self.of_any) = Default::default();
+        for (place, filter) in self.filters.iter().enumerate() {
+            match filter.spec.host {
+                None => self.of_any.push(place),
+                Some(number) => {
+                    let host = self.hosts.find(number).hash();
+                    self.of_host.entry(host).or_default().push(place);
+                }
+            }
+        }
+    }
+
     /// The leaf for a packet, and whether its filter drops it.
     fn classify(&mut self, pkt: &P, now: Time) -> (usize, bool) {
-        for filter in self.filters.iter_mut().filter(|filter| filter.spec.fits(pkt, &self.hosts)) {
+        let of_host = |host: u32| self.of_host.get(&host).map_or(&[][..], Vec::as_slice);
+        let mut places = [&self.of_any[..], &[], &[]];
+        if !self.of_host.is_empty() {
+            places[1] = of_host(pkt.source_hash(&self.hosts));
+            places[2] = of_host(pkt.destination_hash(&self.hosts));
+        }
+        while let Some(place) = places.iter().filter_map(|places| places.first().copied()).min() {
+            for places in &mut places {
+                *places = places.strip_prefix(&[place]).unwrap_or(places);
+            }
+            let filter = &mut self.filters[place];
+            if !filter.spec.fits(pkt) {
+                continue;
+            }
             match filter.policer.as_mut().map(|policer| policer.judge(pkt, now)) {
                 Some(Action::Drop) => return (filter.leaf, true),
                 Some(Action::Continue) => {}
@@ -611,11 +674,17 @@ fn call<P: Pkt, T>(
     result
 }
 
-/// The next packet of a leaf. If it gives none, its timer is looked up.
-fn take<P: Pkt>(leaf: &mut Leaf<P>, drops: &mut Vec<Dropped<P>>, cx: &mut QueueCx<P>) -> Option<P> {
+/// The next packet of the leaf with this number. If it gives none, its timer is looked up.
+fn take<P: Pkt>(
+    number: usize,
+    leaf: &mut Leaf<P>,
+    timers: &mut Timers,
+    drops: &mut Vec<Dropped<P>>,
+    cx: &mut QueueCx<P>,
+) -> Option<P> {
     let pkt = call(leaf, drops, cx, |aqm, cx| aqm.dequeue(cx));
     if pkt.is_none() {
-        leaf.timer = leaf.aqm.next_timer();
+        timers.set(number, &mut leaf.timer, leaf.aqm.next_timer());
     }
     pkt
 }
@@ -641,14 +710,14 @@ impl<P: Pkt + Send + 'static> Aqm<P> for Tree<P> {
     }
 
     fn dequeue(&mut self, cx: &mut QueueCx<P>) -> Option<P> {
-        let (leaves, drops) = (&mut self.leaves, &mut self.drops);
+        let (leaves, timers, drops) = (&mut self.leaves, &mut self.timers, &mut self.drops);
         if let Some(htb) = &mut self.htb {
             let sent = htb.dequeue(cx.now, |number| {
                 let leaf = &mut leaves[number];
                 if leaf.aqm.backlog().packets == 0 {
                     return htb::Turn::Empty;
                 }
-                match take(leaf, drops, cx) {
+                match take(number, leaf, timers, drops, cx) {
                     None => htb::Turn::HeldBack,
                     Some(pkt) => {
                         let (bytes, more) = (pkt.frame_len(), leaf.aqm.backlog().packets > 0);
@@ -662,7 +731,7 @@ impl<P: Pkt + Send + 'static> Aqm<P> for Tree<P> {
         if let Some(tbf) = &mut self.tbf {
             self.wake = Time::NEVER;
             if tbf.head.is_none() {
-                let pkt = take(&mut leaves[0], drops, cx)?;
+                let pkt = take(0, &mut leaves[0], timers, drops, cx)?;
                 tbf.head = Some(Head { pkt, band: cx.current_band(), marks: cx.marks() });
             }
             let head = tbf.head.take()?;
@@ -676,8 +745,9 @@ impl<P: Pkt + Send + 'static> Aqm<P> for Tree<P> {
             cx.marks = head.marks;
             return Some(head.pkt);
         }
-        let mut waiting = leaves.iter_mut().filter(|leaf| leaf.aqm.backlog().packets > 0);
-        waiting.find_map(|leaf| take(leaf, drops, cx))
+        let leaves = leaves.iter_mut().enumerate();
+        let mut waiting = leaves.filter(|(_, leaf)| leaf.aqm.backlog().packets > 0);
+        waiting.find_map(|(number, leaf)| take(number, leaf, timers, drops, cx))
     }
 
     fn backlog(&self) -> Backlog {
@@ -692,14 +762,13 @@ impl<P: Pkt + Send + 'static> Aqm<P> for Tree<P> {
         })
     }
     fn next_timer(&self) -> Time {
-        self.leaves.iter().map(|leaf| leaf.timer).fold(self.wake, Time::min)
+        self.timers.next().min(self.wake)
     }
     fn on_timer(&mut self, cx: &mut QueueCx<P>) {
-        for leaf in &mut self.leaves {
-            if leaf.timer <= cx.now {
-                call(leaf, &mut self.drops, cx, |aqm, cx| aqm.on_timer(cx));
-                leaf.timer = leaf.aqm.next_timer();
-            }
+        for number in self.timers.due(cx.now) {
+            let leaf = &mut self.leaves[number];
+            call(leaf, &mut self.drops, cx, |aqm, cx| aqm.on_timer(cx));
+            self.timers.set(number, &mut leaf.timer, leaf.aqm.next_timer());
         }
         if self.wake <= cx.now {
             self.wake = Time::NEVER;
@@ -712,8 +781,7 @@ impl<P: Pkt + Send + 'static> Aqm<P> for Tree<P> {
         Some(self)
     }
     fn sacks(&mut self) -> Option<&mut dyn ReadsSacks> {
-        let reads = self.leaves.iter_mut().any(|leaf| leaf.aqm.sacks().is_some());
-        reads.then_some(self)
+        self.reads_sacks.then_some(self)
     }
     fn classes(&mut self) -> Option<&mut dyn Classes<P>> {
         Some(self)
@@ -726,6 +794,7 @@ impl<P: Pkt> ReadsHosts for Tree<P> {
             set_hosts(&mut *leaf.aqm, hosts);
         }
         self.hosts = hosts.clone();
+        self.sort_filters();
     }
 }
 
@@ -780,9 +849,9 @@ impl<P: Pkt + Send + 'static> Classes<P> for Tree<P> {
         } else {
             return;
         }
-        leaf.timer = leaf.aqm.next_timer();
+        self.look_at(number);
         if let Some(htb) = &mut self.htb
-            && leaf.aqm.backlog().packets == 0
+            && self.leaves[number].aqm.backlog().packets == 0
         {
             htb.emptied(number);
         }

@@ -48,8 +48,9 @@ pub fn check<Q>(classes: &[ClassSpec<Q>]) -> Result<(), ScenarioError> {
             }
         }
     }
-    let is_above =
-        |id: &str| classes.iter().any(|c| c.parent.as_deref().map(parse_id) == Some(parse_id(id)));
+    let above: BTreeSet<_> =
+        classes.iter().filter_map(|c| c.parent.as_deref()).map(parse_id).collect();
+    let is_above = |id: &str| above.contains(&parse_id(id));
     match classes.iter().find(|class| class.qdisc.is_none() && !is_above(&class.id)) {
         Some(class) => wrong(class, "has neither a qdisc nor classes below it"),
         None => Ok(()),
