@@ -96,6 +96,40 @@ fn units_of(bin: usize) -> std::ops::Range<u64> {
     place << octave..(place + 1) << octave
 }
 
+/// Distributions by the number of a queue: of those from the lowest to the highest that has times. Whoever crosses one
+/// of ten thousand classes has one.
+#[derive(Clone, Debug, Default)]
+pub struct Distributions {
+    first: usize,
+    all: Vec<Distribution>,
+}
+
+impl Distributions {
+    #[inline(always)]
+    pub fn record(&mut self, number: usize, value: Span) {
+        match self.all.get_mut(number.wrapping_sub(self.first)) {
+            Some(one) => one.record(value),
+            None => self.reach(number).record(value),
+        }
+    }
+    #[cold]
+    fn reach(&mut self, number: usize) -> &mut Distribution {
+        if self.all.is_empty() {
+            self.first = number;
+        }
+        let before = self.first.saturating_sub(number);
+        self.first -= before;
+        self.all.splice(0..0, std::iter::repeat_n(Distribution::default(), before));
+        let place = number - self.first;
+        self.all.resize(self.all.len().max(place + 1), Distribution::default());
+        &mut self.all[place]
+    }
+    /// Each with its number.
+    pub fn iter(&self) -> impl Iterator<Item = (usize, &Distribution)> {
+        (self.first..).zip(&self.all)
+    }
+}
+
 /// How many of a distribution's times lie from `low` up to `high`, exclusively.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Bin {
@@ -174,6 +208,20 @@ mod tests {
         long.record(Span::from_secs(1000));
         assert_eq!((long.quantile_ms(0.5), long.max_ms()), (Some(1e6), Some(1e6)));
         assert_eq!(Distribution::default().quantile_ms(0.5), None);
+    }
+
+    /// In whatever order the numbers come, each has its own times.
+    #[test]
+    fn distributions_are_by_number() {
+        for numbers in [[5, 5, 9], [9, 5, 9], [5000, 4990, 5003], [0, 3, 0]] {
+            let mut all = Distributions::default();
+            numbers.iter().for_each(|&n| all.record(n, Span(n as u64)));
+            let found: Vec<_> = all.iter().filter(|(_, d)| d.count() > 0).collect();
+            assert!(found.iter().all(|(n, d)| d.sum_ns() == *n as u64 * d.count()));
+            let each = found.iter().map(|(_, d)| d.count());
+            assert_eq!((each.sum::<u64>(), found.len()), (3, if numbers[0] > 9 { 3 } else { 2 }));
+            assert!(all.iter().count() <= 14, "no more than from the lowest to the highest");
+        }
     }
 
     /// The bins of the results hold every value, between their edges, and are as narrow as the docs say.

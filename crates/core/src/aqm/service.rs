@@ -8,7 +8,7 @@ use std::slice;
 
 use super::trace::Trace;
 use super::{Aqm, DropReason, Dropped, Marks, Pkt, QueueCx};
-use crate::distribution::{Distribution, Range};
+use crate::distribution::{Distribution, Distributions, Range};
 use crate::ecn::Ecn;
 use crate::prefetch;
 use crate::rng::Rng;
@@ -187,7 +187,7 @@ pub struct FlowCounters {
     /// Copies that the queue has made in the measured interval.
     pub copied: u64,
     /// By band: time in this queue. Packets count without an account where that is not all of their time in links.
-    pub sojourn: Vec<Distribution>,
+    pub sojourn: Distributions,
     /// Time in all links of the path, where this is the last one of several, or has a medium.
     pub total: Distribution,
 }
@@ -248,6 +248,8 @@ pub struct Service<P> {
     pub flow_counters: Vec<FlowCounters>,
     pub backlog: u64,
     pub backlog_max: u64,
+    /// The band of the last arrival that came with drops.
+    crowded: usize,
     /// When measuring began.
     pub measured_from: Time,
     /// By account, packets that entered the network since then and were dropped here.
@@ -382,6 +384,7 @@ impl<P: Carried> Service<P> {
             flow_counters: vec![FlowCounters::default()],
             backlog: 0,
             backlog_max: 0,
+            crowded: 0,
             measured_from: Time::NEVER,
             losses: Losses::new(),
             drops: Vec::new(),
@@ -461,6 +464,8 @@ impl<P: Carried> Service<P> {
             if self.backlog > self.backlog_max {
                 self.backlog_max = self.backlog;
             }
+        } else {
+            self.crowded = self.first_band + band;
         }
     }
 
@@ -529,7 +534,7 @@ impl<P: Carried> Service<P> {
             }
         }
         if counters.only {
-            counters.sojourn[band].record(sojourn);
+            counters.sojourn.record(band, sojourn);
         } else {
             self.record_elsewhere(pkt, band, sojourn);
         }
@@ -605,7 +610,7 @@ impl<P: Carried> Service<P> {
     fn record_unaccounted(&mut self, band: usize, sojourn: Span) {
         let unaccounted =
             self.flow_counters.last_mut().expect("the last one is for what belongs to none");
-        unaccounted.sojourn[band].record(sojourn);
+        unaccounted.sojourn.record(band, sojourn);
     }
 
     /// Waiting packets are in no queue until they are moved into the next one.
@@ -656,9 +661,9 @@ impl<P: Carried> Service<P> {
             self.lost.last_mut().into_iter().for_each(|pkt| pkt.depart(now));
         }
         self.backlog_max = self.backlog_max.max(self.backlog);
-        for b in &mut self.bands {
-            b.backlog_max = b.backlog_max.max(b.backlog);
-        }
+        // The others have become shorter.
+        let b = &mut self.bands[self.crowded];
+        b.backlog_max = b.backlog_max.max(b.backlog);
     }
 }
 

@@ -20,7 +20,7 @@ use crate::aqm::stab::{SizeTable, StabConfig};
 use crate::aqm::trace::Trace;
 use crate::aqm::tree::{ClassSpec, Queue};
 use crate::aqm::{self, Aqm, LinkInfo, Qdisc, QueueCx};
-use crate::distribution::{Distribution, Range};
+use crate::distribution::{Distribution, Distributions, Range};
 use crate::element::Outbox;
 use crate::own;
 use crate::packet::Packet;
@@ -41,6 +41,7 @@ struct BandSet {
     names: &'static [&'static str],
     /// Places in the service's bands.
     bands: std::ops::Range<usize>,
+    are_classes: bool,
     /// How long it was in force while measuring, and what could have been sent meanwhile.
     in_force: Span,
     capacity_bits: f64,
@@ -133,8 +134,7 @@ impl Link {
     }
 
     /// One more account, and how its packets cross this link.
-    pub fn add_account(&mut self, mut counters: FlowCounters) {
-        counters.sojourn.resize_with(self.service.bands.len(), Distribution::default);
+    pub fn add_account(&mut self, counters: FlowCounters) {
         let unaccounted = self.service.flow_counters.len() - 1;
         self.service.flow_counters.insert(unaccounted, counters);
     }
@@ -203,13 +203,14 @@ impl Link {
     pub fn sojourn(&self, account: usize) -> Option<Distribution> {
         let counters = &self.service.flow_counters[account];
         let mut all = counters.total.clone();
-        counters.sojourn.iter().for_each(|d| all.merge(d));
+        counters.sojourn.iter().for_each(|(_, d)| all.merge(d));
         counters.last.then_some(all)
     }
     /// The sum of these times, ns, since measuring began or, before that, since the start.
     pub fn sojourn_ns(&self, account: usize) -> u64 {
         let counters = &self.service.flow_counters[account];
-        counters.sojourn.iter().chain([&counters.total]).map(Distribution::sum_ns).sum()
+        let in_bands = counters.sojourn.iter().map(|(_, one)| one.sum_ns());
+        counters.total.sum_ns() + in_bands.sum::<u64>()
     }
 
     /// Makes the queue's bands those in force.
@@ -222,10 +223,13 @@ impl Link {
             self.service.bands.resize(bands.end, Band::default());
             self.measured.resize(bands.end, Counts::default());
             self.sampled.resize(bands.end, Counts::default());
-            for counters in &mut self.service.flow_counters {
-                counters.sojourn.resize_with(bands.end, Distribution::default);
-            }
-            self.sets.push(BandSet { names, bands, in_force: Span::ZERO, capacity_bits: 0.0 });
+            self.sets.push(BandSet {
+                names,
+                bands,
+                are_classes: self.aqm.classes().is_some(),
+                in_force: Span::ZERO,
+                capacity_bits: 0.0,
+            });
             self.sets.len() - 1
         });
         self.service.first_band = self.sets[self.present].bands.start;
@@ -357,7 +361,7 @@ impl Link {
         for counters in &mut self.service.flow_counters {
             counters.of_warmup = PacketCounts::default();
             counters.total = Distribution::default();
-            counters.sojourn.fill(Distribution::default());
+            counters.sojourn = Distributions::default();
         }
         for set in &mut self.sets {
             (set.in_force, set.capacity_bits) = (Span::ZERO, 0.0);
@@ -376,6 +380,10 @@ impl Link {
             in_force: Span::ZERO,
             capacity_bits: 0.0,
         };
+        let mut sojourns = vec![Distribution::default(); self.service.bands.len()];
+        for counters in &self.service.flow_counters {
+            counters.sojourn.iter().for_each(|(place, one)| sojourns[place].merge(one));
+        }
         let mut inside = Vec::new();
         for (number, set) in self.sets.iter().enumerate() {
             let (mut in_force, mut capacity_bits) = (set.in_force, set.capacity_bits);
@@ -389,8 +397,7 @@ impl Link {
             for (i, place) in set.bands.clone().enumerate() {
                 let band = &self.service.bands[place];
                 let counts = band.counts - self.measured[place] - band.of_warmup;
-                let mut sojourn = Distribution::default();
-                self.service.flow_counters.iter().for_each(|c| sojourn.merge(&c.sojourn[place]));
+                let sojourn = std::mem::take(&mut sojourns[place]);
                 all.counts += counts;
                 all.sojourn.merge(&sojourn);
                 if let Some(name) = set.names.get(i)
@@ -413,7 +420,7 @@ impl Link {
     }
 
     /// What happened since the last sample in all queues together, and in each of those inside that was in
-    /// force.
+    /// force. A class comes from its first packet on: of thousands of subscribers, most are idle.
     pub fn sample(&mut self) -> Vec<QueueSample> {
         let mut all = QueueSample {
             name: ALL,
@@ -433,6 +440,7 @@ impl Link {
                 let is_present = number == self.present;
                 if let Some(name) = set.names.get(i)
                     && (is_present || counts != Counts::default())
+                    && (!set.are_classes || band.counts.arrived > 0)
                 {
                     let backlog = band.backlog;
                     inside.push(QueueSample { name, counts, range, backlog, is_present });
