@@ -5,8 +5,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::aqm::hosts::Hosts;
 use crate::aqm::registry::QdiscConfig;
-use crate::aqm::tree::Queue;
+use crate::aqm::tree::{Load, Queue};
 use crate::aqm::{LinkInfo, Qdisc};
 use crate::error::ScenarioError;
 use crate::packet::{ACK_FRAME, Packet};
@@ -25,11 +26,13 @@ const OUTSTANDING: f64 = 150.0;
 const UNDER_WAY: f64 = 200.0;
 /// Of a packet that a sender of acknowledged data has in flight beyond the queues, with its segment (measured).
 const IN_FLIGHT: f64 = 400.0;
-/// Of a run, a link, a band of a link, a class, and what an account has in each band (measured).
+/// Of a run, a link, a class with its rows in Python, and what an account has in each band (measured).
 const RUN: f64 = 30e3;
 const LINK: f64 = 4e3;
-const CLASS: f64 = 2200.0;
+const CLASS: f64 = 9e3;
 const BAND: f64 = 48.0;
+/// Of a flow in a queue that keeps flows apart (measured).
+const QUEUED_FLOW: f64 = 600.0;
 /// Of an event of `at` (measured).
 const EVENT: f64 = 300.0;
 /// Of a distribution, for each octave of times that it covers above the first millisecond.
@@ -119,12 +122,13 @@ pub fn terms(run: &Run) -> Result<Vec<Term>, ScenarioError> {
     let later = run.whole()?;
     let links = Links::of(run, &later);
     let senders: Vec<_> = run.flows.iter().map(|flow| sender(run, &links, flow)).collect();
+    let loads: Vec<_> = run.links.iter().map(|link| loads_of(run, link, &senders)).collect();
     let mut terms = vec![of_run(run)];
-    terms.extend(of_queues(run, &links, &senders));
+    terms.extend(of_queues(run, &links, &senders, &loads));
     terms.extend(of_impairs(run, &later, &senders));
     let delay = longest_delay(run, &links, &terms);
     terms.extend(senders.iter().flat_map(|sender| of_flows(run, &links, sender, delay)));
-    terms.push(of_samples(run));
+    terms.push(of_samples(run, &loads));
     Ok(terms)
 }
 
@@ -223,7 +227,12 @@ impl Sender<'_> {
 }
 
 /// What waits in the queues: at most what they have room for, and what comes faster than it leaves.
-fn of_queues(run: &Run, links: &Links, senders: &[Sender]) -> Vec<Term> {
+fn of_queues(
+    run: &Run,
+    links: &Links,
+    senders: &[Sender],
+    loads: &[Vec<Option<Load>>],
+) -> Vec<Term> {
     let crossing_each: Vec<Vec<&Sender>> = run
         .links
         .iter()
@@ -237,7 +246,7 @@ fn of_queues(run: &Run, links: &Links, senders: &[Sender]) -> Vec<Term> {
             let crossing = &crossing_each[i];
             let info = LinkInfo { rate: Rate::from_bps(links.most[i] as u64), now: Time::ZERO };
             let frame = crossing.iter().map(|one| one.demand.frame).min().unwrap_or(MTU_FRAME);
-            room_of(link, &links.later[i], info, frame, crossing.len())
+            room_of(link, &links.later[i], info, frame, &loads[i])
         })
         .collect();
     // A queue's own shaper may be far below its link.
@@ -265,7 +274,9 @@ fn of_queues(run: &Run, links: &Links, senders: &[Sender]) -> Vec<Term> {
         count = count.min(room.packets);
         let back = senders.iter().filter(|sender| sender.flow.reverse_path.contains(&link.name));
         let (mut acks, mut outstanding) = (0.0, 0.0);
+        let mut flows: f64 = crossing.iter().map(|sender| sender.begun).sum();
         for one in back {
+            flows += one.begun;
             let rate = one.flow.path.iter().map(passes).fold(one.wanted, f64::min);
             acks += rate / 8.0 / f64::from(one.demand.frame) / 2.0;
             outstanding += one.packets() / 2.0;
@@ -276,7 +287,8 @@ fn of_queues(run: &Run, links: &Links, senders: &[Sender]) -> Vec<Term> {
             count += waiting.min(outstanding).min(room.packets);
         }
         let per_packet = if answered { QUEUED + OUTSTANDING } else { QUEUED };
-        let bytes = count * per_packet + room.always + room.tables;
+        let of_flows = if room.tables > 0.0 { flows * QUEUED_FLOW } else { 0.0 };
+        let bytes = count * per_packet + room.always + room.tables + of_flows;
         Term { part: Part::Queue, name: link.name.clone(), bytes, count }
     })
     .collect()
@@ -288,16 +300,39 @@ fn upstream(links: &Links, sender: &Sender, link: usize) -> f64 {
     before.take_while(|&i| i != link).map(|i| links.most[i]).fold(f64::INFINITY, f64::min)
 }
 
-/// What a link's queues hold of packets with this frame. Of the classes of a tree, no more have packets than there are
-/// flow groups that cross it.
+/// What may come to each queue of a link's classes. Its filters say which; behind a tunnel they see other hosts.
+fn loads_of(run: &Run, link: &LinkSpec, senders: &[Sender]) -> Vec<Option<Load>> {
+    let Queue::Tree(tree) = &link.qdisc else { return Vec::new() };
+    let hosts = Hosts::named(run.flows.iter().map(|flow| [flow.host, flow.peer_host]));
+    let mut groups = Vec::new();
+    for (group, sender) in senders.iter().enumerate() {
+        let between = [false, true].map(|receiving| hosts.of(group as u16, receiving));
+        let (packets, frame) = (sender.packets(), sender.demand.frame);
+        if sender.flow.path.contains(&link.name) {
+            groups.push((between, Load { packets, frame }));
+        }
+        if sender.flow.reverse_path.contains(&link.name) {
+            groups.push((between, Load { packets: packets / 2.0, frame: ACK_FRAME }));
+        }
+    }
+    let loads = tree.loads(&hosts, &groups);
+    if run.tunnels.is_empty() || groups.is_empty() {
+        return loads;
+    }
+    let mut all = groups[0].1;
+    groups[1..].iter().for_each(|(_, load)| all += *load);
+    vec![Some(all); loads.len()]
+}
+
+/// What a link's queues hold of packets with this frame. The classes of a tree hold what may come to them.
 fn room_of(
     link: &LinkSpec,
     later: &[QdiscConfig],
     info: LinkInfo,
     frame: u32,
-    groups: usize,
+    loads: &[Option<Load>],
 ) -> Held {
-    let held = |qdisc: &QdiscConfig| {
+    let held = |qdisc: &QdiscConfig, frame: u32| {
         let room = qdisc.room(info);
         let (always, tables) = (room.always as f64, room.tables as f64);
         Held {
@@ -307,25 +342,28 @@ fn room_of(
             tables,
         }
     };
-    let later = later.iter().map(held);
+    let later = later.iter().map(|qdisc| held(qdisc, frame));
     match &link.qdisc {
-        Queue::One(qdisc) => later.fold(held(qdisc), |one, other| Held {
+        Queue::One(qdisc) => later.fold(held(qdisc, frame), |one, other| Held {
             packets: one.packets.max(other.packets),
             rate: one.rate.min(other.rate),
             always: one.always.max(other.always),
             tables: one.tables.max(other.tables),
         }),
         Queue::Tree(tree) => {
-            let leaves = tree.qdiscs().into_iter().map(|(_, qdisc)| held(qdisc));
-            let mut leaves: Vec<_> = leaves.chain(later).collect();
-            leaves.sort_by(|a, b| b.packets.total_cmp(&a.packets));
-            let sum = |n: usize, value: fn(&Held) -> f64| leaves.iter().take(n).map(value).sum();
-            Held {
-                packets: sum(groups, |leaf| leaf.packets),
+            let leaves = tree.qdiscs().into_iter().zip(loads).map(|((_, qdisc), load)| {
+                let mut leaf = held(qdisc, load.map_or(frame, |load| load.frame));
+                leaf.packets = leaf.packets.min(load.map_or(0.0, |load| load.packets));
+                leaf.tables = if load.is_some() { leaf.tables } else { 0.0 };
+                leaf
+            });
+            let none = Held { packets: 0.0, rate: 0.0, always: 0.0, tables: 0.0 };
+            leaves.chain(later).fold(none, |sum, leaf| Held {
+                packets: sum.packets + leaf.packets,
                 rate: 0.0,
-                always: sum(leaves.len(), |leaf| leaf.always),
-                tables: sum(groups, |leaf| leaf.tables),
-            }
+                always: sum.always + leaf.always,
+                tables: sum.tables + leaf.tables,
+            })
         }
     }
 }
@@ -358,9 +396,9 @@ fn of_impairs(run: &Run, later: &[Whole], senders: &[Sender]) -> Vec<Term> {
 fn of_run(run: &Run) -> Term {
     let of_link = |link: &LinkSpec| if let Queue::Tree(_) = link.qdisc { bands(link) } else { 0 };
     let classes: usize = run.links.iter().map(of_link).sum();
-    let accounts: f64 = accounts(run);
-    let crossed: f64 =
-        run.links.iter().map(|link| bands(link).max(1) as f64 * accounts * BAND).sum();
+    // Of the classes, an account crosses one or a few neighbours.
+    let crossed = |link| if of_link(link) > 0 { 4.0 } else { bands(link).max(1) as f64 };
+    let crossed: f64 = run.links.iter().map(crossed).sum::<f64>() * accounts(run) * BAND;
     let bytes = RUN + run.links.len() as f64 * LINK + classes as f64 * CLASS + crossed;
     let bytes = bytes + run.at.len() as f64 * EVENT;
     Term { part: Part::Run, name: String::new(), bytes, count: classes as f64 }
@@ -447,9 +485,15 @@ fn window(run: &Run, links: &Links) -> f64 {
     seconds(shortest.min(LONGEST_WINDOW.0)).min(longest) + seconds(longest_way)
 }
 
-fn of_samples(run: &Run) -> Term {
+fn of_samples(run: &Run, loads: &[Vec<Option<Load>>]) -> Term {
     let names: BTreeSet<_> = run.gauges().iter().map(|gauge| gauge.name).collect();
-    let rows = run.flows.len() + run.links.iter().map(|link| 1 + bands(link)).sum::<usize>();
+    // A class that nothing comes to has no rows.
+    let inside = |(link, loads): (&LinkSpec, &Vec<Option<Load>>)| match link.qdisc {
+        Queue::Tree(_) => loads.iter().flatten().count(),
+        Queue::One(_) => bands(link),
+    };
+    let queues = run.links.iter().zip(loads).map(|each| 1 + inside(each));
+    let rows = run.flows.len() + queues.sum::<usize>();
     let samples = run.duration_ns as f64 / run.sample_ns.max(1) as f64;
     let count = rows as f64 * samples;
     let row = ROW + VALUE * (COLUMNS + names.len()) as f64;

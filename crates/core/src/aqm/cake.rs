@@ -45,7 +45,7 @@ use super::{
     Aqm, Backlog, DropReason, Gauges, LinkInfo, Marking, Pkt, Qdisc, QueueCx, ReadsHosts,
     ReadsSacks, Room, Separation,
 };
-use crate::packet::SackSlot;
+use crate::packet::{Packet, SackSlot};
 use crate::sack::Blocks;
 use crate::time::{Span, Time};
 
@@ -440,8 +440,10 @@ impl Qdisc for CakeConfig {
         self.split_gso
     }
     fn room(&self, _link: LinkInfo) -> Room {
-        Room { memory: self.memory_limit(), tables: tin::TABLES, ..Room::ENDLESS }
-            .shaped(self.line.rate)
+        let tins = self.diffserv.shares(self.line.rate).len() as u64;
+        let always = tins * size_of::<Tin<Packet>>() as u64;
+        let tables = tins * tin::TABLES;
+        Room { memory: self.memory_limit(), always, tables, ..Room::ENDLESS }.shaped(self.line.rate)
     }
     fn build<P: Pkt + Send + 'static>(&self, _link: LinkInfo) -> Box<dyn Aqm<P>> {
         Box::new(Cake::new(self.clone()))

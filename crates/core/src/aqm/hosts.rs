@@ -9,7 +9,7 @@ use crate::rng::spread;
 pub struct Hosts(Option<Arc<[[u32; 2]]>>);
 
 /// One host.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Host(u32);
 
 impl Host {

@@ -21,7 +21,7 @@ use std::sync::RwLock;
 use serde::Deserialize;
 
 use self::htb::Htb;
-use super::hosts::Hosts;
+use super::hosts::{Host, Hosts};
 use super::police::{Action, PoliceConfig, Policer};
 use super::printed;
 use super::priorities::{PRIOMAP, PRIORITIES, priority};
@@ -436,6 +436,47 @@ impl TreeConfig {
         found
     }
 
+    /// What may come to each of the queues that [`TreeConfig::qdiscs`] gives; `None`: nothing.
+    pub fn loads(&self, hosts: &Hosts, groups: &[([Host; 2], Load)]) -> Vec<Option<Load>> {
+        let (mut of_host, mut all) = (BTreeMap::<Host, Load>::new(), None);
+        for ([one, other], load) in groups {
+            Load::add(&mut all, load);
+            let ends = [Some(one), Some(other).filter(|other| *other != one)];
+            for host in ends.into_iter().flatten() {
+                of_host.entry(*host).and_modify(|sum| *sum += *load).or_insert(*load);
+            }
+        }
+        // The hosts whose packets come to each leaf; `None`: any host's.
+        let mut takes: BTreeMap<usize, BTreeSet<Option<Host>>> = BTreeMap::new();
+        let mut whole = BTreeSet::new();
+        for (filter, leaf) in &self.filters {
+            let host = filter.host.map(|number| hosts.find(number));
+            takes.entry(*leaf).or_default().insert(host);
+            if filter.dscp.is_none() && filter.ecn.is_none() && filter.policer.is_none() {
+                whole.insert(host);
+            }
+        }
+        let is_taken = |hosts: &[Host; 2]| hosts.iter().any(|host| whole.contains(&Some(*host)));
+        let mut rest = None;
+        let others = groups.iter().filter(|(hosts, _)| !whole.contains(&None) && !is_taken(hosts));
+        others.for_each(|(_, load)| Load::add(&mut rest, load));
+        let come = |leaf: usize| {
+            let mut sum = if self.others.contains(&leaf) { rest } else { None };
+            for host in takes.get(&leaf).into_iter().flatten() {
+                let load = host.map_or(all, |host| of_host.get(&host).copied());
+                load.into_iter().for_each(|load| Load::add(&mut sum, &load));
+            }
+            sum
+        };
+        let queues = self.classes.iter().filter_map(|class| class.qdisc.as_ref()).enumerate();
+        let each = queues.map(|(leaf, queue)| match (queue, come(leaf)) {
+            (Queue::Tree(tree), Some(_)) => tree.loads(hosts, groups),
+            (Queue::Tree(tree), None) => vec![None; tree.qdiscs().len()],
+            (Queue::One(_), load) => vec![load],
+        });
+        each.flatten().collect()
+    }
+
     /// Whether one of its queues cuts offloaded packets.
     pub fn splits(&self) -> bool {
         let inside = |class: &ClassSpec<Queue>| match &class.qdisc {
@@ -491,6 +532,29 @@ impl TreeConfig {
         }
         tree.sort_filters();
         Box::new(tree)
+    }
+}
+
+/// What may come to a queue: so many packets, and the shortest frame of a group.
+#[derive(Copy, Clone, Debug)]
+pub struct Load {
+    pub packets: f64,
+    pub frame: u32,
+}
+
+impl Load {
+    fn add(sum: &mut Option<Load>, more: &Load) {
+        match sum {
+            Some(sum) => *sum += *more,
+            None => *sum = Some(*more),
+        }
+    }
+}
+
+impl std::ops::AddAssign for Load {
+    fn add_assign(&mut self, more: Load) {
+        self.packets += more.packets;
+        self.frame = self.frame.min(more.frame);
     }
 }
 

@@ -10,7 +10,6 @@ use crate::aqm::Pkt;
 use crate::aqm::cobalt::{Cobalt, CobaltParams};
 use crate::aqm::queue::Queue;
 use crate::aqm::shaper::Pace;
-use crate::packet::Packet;
 use crate::rng::Rng;
 use crate::time::{Span, Time};
 use crate::units::MTU_FRAME;
@@ -55,9 +54,8 @@ pub struct Flow<P> {
 
 const NONE: u16 = u16::MAX;
 
-/// Bytes of the tables of a tin with packets, and of each flow.
+/// Bytes of the tables of a tin with packets.
 pub const TABLES: u64 = (QUEUES * 3 * (size_of::<u32>() + size_of::<u16>())) as u64;
-pub const OF_FLOW: u64 = size_of::<Flow<Packet>>() as u64;
 
 /// First and last of a rotation; the flows themselves are the links.
 #[derive(Copy, Clone, Debug)]
