@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache
+from functools import cache, lru_cache
 
 from l4slab.base.errors import suggest
 
@@ -36,13 +36,19 @@ class Dimension:
         """
         if isinstance(text, bool) or not isinstance(text, int | float | str):
             raise ValueError(f'is not a {self.name}; write it with its unit, such as "{self.example}"')
-        match = _QUANTITY.fullmatch(text) if isinstance(text, str) else None
-        if match is None and isinstance(text, str):
+        if not isinstance(text, str):
+            raise ValueError(self._no_unit())
+        return self._parse(text)
+
+    # Thousands of classes say the same few rates.
+    @lru_cache(maxsize=1 << 12)  # noqa: B019, since a dimension lives as long as the program
+    def _parse(self, text: str) -> int:
+        match = _QUANTITY.fullmatch(text)
+        if match is None:
             digits = ", with the digits 0 to 9" if re.search(r"(?![0-9])\d", text) else ""
             raise ValueError(f'is not a {self.name}; write a number and a unit{digits}, such as "{self.example}"')
-        if match is None or not match[2]:
-            units = ", ".join(self._plain_units())
-            raise ValueError(f'has no unit; write it out, such as "{self.example}" (units: {units})')
+        if not match[2]:
+            raise ValueError(self._no_unit())
         number, unit = match[1], match[2]
         factor = self.units.get(unit)
         if factor is None and self.any_case:
@@ -57,6 +63,10 @@ class Dimension:
         if value == 0 and Fraction(number) != 0:
             raise ValueError(f"is too small for a {self.name}; the smallest is 1{next(iter(self.units))}")
         return value
+
+    def _no_unit(self) -> str:
+        units = ", ".join(self._plain_units())
+        return f'has no unit; write it out, such as "{self.example}" (units: {units})'
 
     def text(self, value: int) -> str:
         """`value` of the base unit in the largest unit that needs no fraction and two digits at least."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache, cached_property
 from typing import Final, cast
 
 from pydantic import Field
@@ -72,7 +73,12 @@ def qdiscs_of(table: run.Link | run.Change) -> Iterator[str]:
 
 def holds_classes(qdisc: str) -> bool:
     """Whether these words are of a queue that always holds classes."""
-    return qdisc.partition(" ")[0] in {entry["name"] for entry in _core.trees()}
+    return qdisc.partition(" ")[0] in _holders()
+
+
+@cache
+def _holders() -> set[str]:
+    return {entry["name"] for entry in _core.trees()}
 
 
 def holds(outer: str, qdisc: str, numbers: Iterable[str]) -> bool:
@@ -212,8 +218,13 @@ class _Building:
         """The class of unmatched packets in htb."""
         return self.number(self.words[2])
 
-    def children(self, number: str) -> list[str]:
-        return [other for other, one in self.classes.items() if one.parent == number]
+    @cached_property
+    def children(self) -> dict[str | None, list[str]]:
+        """The classes below each; of None, those below the queue."""
+        found: dict[str | None, list[str]] = {}
+        for number, one in self.classes.items():
+            found.setdefault(one.parent, []).append(number)
+        return found
 
 
 def resolve(
@@ -266,10 +277,19 @@ def _tree(
     }
     for build in built.values():
         _CHECKS[build.kind](build, tables_of(raw))
+    # Thousands of classes have queues of the same words.
+    words: dict[str, str] = {}
+
+    def read(text: str, where: Place, key: str) -> str:
+        if text not in words:
+            words[text] = leaf(text, where, key)
+        return words[text]
+
+    leaves = dict.fromkeys(number for number, one in checked.items() if one.qdisc is not None)
     return Tree(
         " ".join(built[""].words),
-        [_described(built, number, leaf) for number in checked],
-        [_filter(built, number, table, hosts) for number, table in enumerate(_list(place, filters), 1)],
+        [_described(built, number, read) for number in checked],
+        [_filter(built, leaves, number, table, hosts) for number, table in enumerate(_list(place, filters), 1)],
         [remark for build in built.values() for remark in _remarks(built, build, rate_bps)],
     )
 
@@ -330,7 +350,7 @@ def _check_htb(build: _Building, tables: Mapping[str, Keys]) -> None:
                 remedy = f"remove it, since {number} is a class of the queue in {one.parent} already"
             raise Problem(place, "parent", f"= {show(one.parent)} is no class of this link; {remedy}")
         _check_above(build, number)
-        below = build.children(number)
+        below = build.children.get(number)
         if one.qdisc is None and not below:
             raise Problem(place, "", 'has neither a qdisc nor classes below it; add one such as qdisc = "fq_codel"')
         if one.qdisc is not None and below:
@@ -416,13 +436,14 @@ def _described(built: Mapping[str, _Building], number: str, leaf: Callable[[str,
     return found
 
 
-def _filter(built: Mapping[str, _Building], number: int, table: Value, hosts: Mapping[str, int]) -> run.Filter:
+def _filter(
+    built: Mapping[str, _Building], leaves: Collection[str], number: int, table: Value, hosts: Mapping[str, int]
+) -> run.Filter:
     place = numbered(f"{'.'.join(built[''].place)}.filter", number)
     one = check(Filter, table, place)
-    classes = {other: found for build in built.values() for other, found in build.classes.items()}
-    leaves = [other for other, found in classes.items() if found.qdisc is not None]
     if one.class_ not in leaves:
-        what = "is no class of this link" if one.class_ not in classes else "has others below it and no queue"
+        is_class = any(one.class_ in build.classes for build in built.values())
+        what = "has others below it and no queue" if is_class else "is no class of this link"
         raise Problem(place, "class", f"= {show(one.class_)} {what}; {suggest(one.class_, leaves)}")
     if (of := built[holder(one.class_)]).kind == MAY_HOLD:
         text = f"= {show(one.class_)} is the class of a tbf, which has no filters"
@@ -451,8 +472,7 @@ def _remarks(built: Mapping[str, _Building], build: _Building, rate_bps: int) ->
     limits: Iterable[tuple[str | None, int, str]] = [(None, most, what)]
     limits = [*limits, *((n, RATE.parse(c.rate), f"{name}.class.{n}") for n, c in build.classes.items())]
     for number, limit, what in limits:
-        below = [one for one in build.classes.values() if one.parent == number]
-        total = sum(RATE.parse(one.rate) for one in below)
+        total = sum(RATE.parse(build.classes[below].rate) for below in build.children.get(number, ()))
         if total > limit:
             yield (
                 f"{what} has a rate of {limit / 1e6:g} Mbit/s and the classes below it have {total / 1e6:g} Mbit/s "
