@@ -37,6 +37,7 @@ class ShownCase(TypedDict):
 
     label: str
     words: list[tuple[str, str]]
+    many: list[summary.Many]
     drawn: Later
     packets: Markup | None
     open: bool
@@ -181,6 +182,7 @@ def _experiment(folder: Folder, experiment: str, shown: _Shown) -> Experiment:
             {
                 "label": case.level_text or "Over time",
                 "words": summary.of_case(folder, case),
+                "many": summary.of_many(folder, case),
                 "drawn": shown.case(folder, case, is_open=is_open),
                 "packets": shown.packets(folder, case) if is_open else None,
                 "open": is_open,

@@ -23,6 +23,7 @@ from l4slab.engines.contract import LOG, PACKETS
 from l4slab.engines.registry import DEFAULT, folder_name, option
 from l4slab.experimentfile import Experiment
 from l4slab.plot.roles import Look, looks_of_flows
+from l4slab.results import many
 from l4slab.results.apart import Apart, apart
 from l4slab.sweep import Plan
 
@@ -109,8 +110,11 @@ class Folder:
         return found
 
     def looks_in(self, case: Case) -> dict[str, Look]:
-        """How the flows of a case are drawn."""
-        rows = self.flows.filter(case.rows()).select("flow", "cc").unique("flow", maintain_order=True)
+        """How the flows of a case are drawn; of many, the worst."""
+        rows = self.flows.filter(case.rows())
+        if (worst := many.worst_flows(rows)) is not None:
+            rows = rows.filter(pl.col("flow").is_in(worst))
+        rows = rows.select("flow", "cc").unique("flow", maintain_order=True)
         return {flow: self.looks[flow, cc] for flow, cc in rows.drop_nulls("flow").iter_rows()}
 
     @cached_property

@@ -30,6 +30,7 @@ from l4slab.experimentfile import capacity
 from l4slab.plot import roles
 from l4slab.report import provenance, setup, tables
 from l4slab.report.results import Folder, replace
+from l4slab.results import many
 from l4slab.sweep import canonical_json
 
 # Rows of `series` up to which all runs stand in the page: some 2 MB.
@@ -114,7 +115,10 @@ def write(folder: Folder, told: Told = silent) -> None:
 @cache
 def form() -> str:
     """A hash of the modules that define the content and format of a run."""
-    sources = [Path(__file__), *(Path(str(module.__file__)) for module in (capacity, metrics, roles, setup, tables))]
+    sources = [
+        Path(__file__),
+        *(Path(str(module.__file__)) for module in (capacity, many, metrics, roles, setup, tables)),
+    ]
     text = b"".join(source.read_bytes() for source in sources)
     return hashlib.sha256(text).hexdigest()[:8]
 
@@ -183,6 +187,15 @@ def _run(
 ) -> Shown:
     of_run = {name: parts.get((run,)) for name, parts in measured.items()}
     flows = of_run["flows"]
+    if flows is not None and (worst := many.worst_flows(flows)) is not None:
+        of_run["flows"] = flows = flows.filter(pl.col("flow").is_in(worst))
+        series = None if series is None else series.filter(pl.col("flow").is_null() | pl.col("flow").is_in(worst))
+    if (links := of_run["links"]) is not None:
+        of_run["links"] = shown = many.shown_queues(links)
+        if series is not None and len(shown) < len(links):
+            queues = shown.select("link", "queue")
+            rest = series.filter(pl.col("link").is_not_null()).join(queues, on=["link", "queue"], how="semi")
+            series = pl.concat([series.filter(pl.col("link").is_null()), rest])
     senders = {} if flows is None else dict(flows.select("flow", "cc").drop_nulls("flow").iter_rows())
     time, panels = ([], []) if series is None else _curves(series, senders, _capacities(description))
     return {

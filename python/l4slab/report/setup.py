@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from l4slab.base.run import Change, Class, DelayTrace, Filter, Flow, Link, RateTrace, Run
+from l4slab.results import many
 
 
 def settings(told: Run) -> list[tuple[str, str]]:
@@ -17,10 +18,13 @@ def settings(told: Run) -> list[tuple[str, str]]:
         settings += [f"police {policer}"] if (policer := link.get("policer")) else []
         settings += ["in the sender's host"] if link.get("on_host") else []
         rows.append((f"link {link['name']}", ", ".join(settings)))
-        rows += [(f"link {link['name']}, class {one['id']}", _class(one)) for one in link.get("classes", ())]
-        rows += [
-            (f"link {link['name']}, class {one['class']}", f"for {_fits(one, told)}") for one in link.get("filters", ())
-        ]
+        name, classes, filters = f"link {link['name']}", link.get("classes", []), link.get("filters", [])
+        few = many.WORST if len(classes) >= many.MANY else len(classes)
+        rows += [(f"{name}, class {one['id']}", _class(one)) for one in classes[:few]]
+        rows += [(name, f"{len(classes) - few} more classes")] if few < len(classes) else []
+        few = many.WORST if len(filters) >= many.MANY else len(filters)
+        rows += [(f"{name}, class {one['class']}", f"for {_fits(one, told)}") for one in filters[:few]]
+        rows += [(name, f"{len(filters) - few} more filters")] if few < len(filters) else []
     rows += [(f"flow {flow['name']}", _flow(flow, told)) for flow in told["flows"]]
     for rewrite in told["rewrites"]:
         where = f"{rewrite['where']} {rewrite['link']}"

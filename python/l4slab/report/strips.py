@@ -19,6 +19,7 @@ from l4slab.plot import quantities
 from l4slab.plot.quantities import Times
 from l4slab.plot.roles import Look, looks
 from l4slab.report.results import MAX_CASES, Case, Folder
+from l4slab.results import many
 from l4slab.results.figures import Figure
 
 # Numbers at an axis, about.
@@ -168,6 +169,8 @@ def overview(folder: Folder) -> Strips | None:
         f"Rate, {', '.join(one.name for one in times)}, marks and drops of every flow{first}. Means over the trials. A "
         "thin line over a rate is its range over the trials, a dashed one the capacity of the flow's path. A delay is "
         "drawn from the first number (dot) to P99."
+        + f" Of a case with many flows, the {many.WORST} with the longest queueing delay."
+        * any(many.worst_flows(folder.flows.filter(case.rows())) is not None for case in cases)
     )
     log = [False, *(True for _ in times), False]
     return _strips(folder, "overview", caption, heads, groups, log)
@@ -251,7 +254,7 @@ def _mark(axis: _Axis, kind: Kind, begin: float, end: float) -> Mark:
 
 
 def _flows_of(folder: Folder, case: Case) -> dict[str, pl.DataFrame]:
-    rows = folder.flows.filter(case.rows(), pl.col("flow").is_not_null())
+    rows = folder.flows.filter(case.rows(), pl.col("flow").is_in(list(folder.looks_in(case))))
     return {str(name): one for (name,), one in rows.group_by("flow", maintain_order=True)}
 
 

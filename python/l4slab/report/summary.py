@@ -17,6 +17,7 @@ from l4slab.base.values import Cell
 from l4slab.experimentfile import capacity
 from l4slab.report import tables
 from l4slab.report.results import MAX_CASES, Case, Folder
+from l4slab.results import many
 from l4slab.results.apart import FACTOR
 from l4slab.results.precision import sentences
 
@@ -45,16 +46,47 @@ class Mean:
 
 
 def of_case(folder: Folder, case: Case) -> list[tuple[str, str]]:
-    """A sentence for each flow and link of a case, as (name, what it says about it)."""
+    """A sentence for each flow, if they are not many, and link of a case, as (name, what it says about it)."""
     described = folder.described(case)
     rates = {link: [rate for _, rate in steps] for link, steps in capacity.of_links(described).items()}
     paths = {flow: [rate for _, rate in steps] for flow, steps in capacity.of_flows(described).items()}
-    flows = _means(folder.flows.filter(case.rows()), [], ["flow", "cc"], _MEANS)
+    of_it = folder.flows.filter(case.rows())
+    flows = _means(of_it, [], ["flow", "cc"], _MEANS) if many.of_flows(of_it) is None else []
     shared = capacity.is_shared(described)
     links = _means(folder.links.filter(case.rows(), pl.col("queue") == "all"), [], ["link"], _LINK_MEANS)
     told = [(_name(row), _flow(row, paths.get(row.name, []), shared=shared)) for row in flows]
     told += [(row.name, _link(row.of, rates.get(row.name))) for row in links]
-    return told + _precision(folder.flows.filter(case.rows())) + overflows(folder, case)
+    return told + _precision(of_it) + overflows(folder, case)
+
+
+class Many(TypedDict):
+    """Many flows or classes of a case: the heads of a table, and its parts, each with its rows."""
+
+    title: str
+    heads: list[str]
+    parts: list[tuple[str, list[tuple[str, list[str]]]]]
+
+
+def of_many(folder: Folder, case: Case) -> list[Many]:
+    """Tables of the flows and of the classes of a case, where there are many."""
+    flows = many.of_flows(folder.flows.filter(case.rows()))
+    classes = many.of_classes(folder.links.filter(case.rows()), folder.file(case.experiment))
+
+    def shown(one: many.Many, rows: Sequence[tuple[str, Sequence[float | None]]]) -> list[tuple[str, list[str]]]:
+        return [(name, list(map(tables.shown, values, one.columns))) for name, values in rows]
+
+    return [
+        {
+            "title": one.title,
+            "heads": [tables.heading(name) for name in one.columns],
+            "parts": [
+                (head, shown(one, rows))
+                for head, rows in (("each quantity by itself", one.spread), ("longest queue delays (P99)", one.worst))
+                if rows
+            ],
+        }
+        for one in (*([flows] if flows else []), *classes)
+    ]
 
 
 def _precision(flows: pl.DataFrame) -> list[tuple[str, str]]:

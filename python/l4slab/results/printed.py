@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from io import StringIO
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -16,6 +16,7 @@ from l4slab.base.tabular import Column
 from l4slab.base.values import Keys
 from l4slab.experimentfile import Experiment
 from l4slab.experimentfile.capacity import is_shared
+from l4slab.results import many
 from l4slab.results.apart import FACTOR, apart
 from l4slab.results.claims import HINT, JudgedRow, as_expected, as_recorded, changed, shown_verdict, tally
 from l4slab.sweep import describe
@@ -34,6 +35,14 @@ _SUMMARY = {
 }
 # Behind the goodput, where flows end by themselves.
 _ACTIVE = {"active_mbps": ("active\nMb/s", 4)}
+# Of many flows or classes.
+_MANY_HEADINGS = {
+    "rate_mbps": "rate\nMb/s",
+    "sojourn_ms_mean": "queue\nms",
+    "sojourn_ms_p99": "queue p99\nms",
+    "ce_pct": "CE\n%",
+    "drop_pct": "drop\n%",
+}
 # In place of its heading, where a flow crosses a medium.
 _WITH_MEDIA = ("wait\nms", 4)
 _WAIT_LEGEND = (
@@ -53,6 +62,8 @@ _FRAMES = {
     "lost_frames_pct": ("frames\nlost %", 6),
     "freezes": ("freezes\n", 9),
 }
+# Of the cases with many flows or classes.
+_MANY_SHOWN = 4
 # Of the quantities whose trials lie apart.
 _APART_SHOWN = 5
 _NO_SHARE = "No share, for not all flows cross one link in the same direction."
@@ -76,6 +87,9 @@ class Tables(Protocol):
     def flows(self) -> pl.DataFrame: ...
 
     @property
+    def links(self) -> pl.DataFrame: ...
+
+    @property
     def claims(self) -> pl.DataFrame: ...
 
     @property
@@ -92,6 +106,7 @@ class Tables(Protocol):
 def show(console: Console, results: Tables) -> None:
     """The flows as means over trials, what their reader has to know, the claims, and the published numbers."""
     _show_flows(console, results)
+    _show_many(console, results)
     for sentence in (*_apart_in_words(results.flows), *results.precision(), *results.overflows()):
         tabular.say(console, sentence)
     if len(results.claims):
@@ -211,6 +226,9 @@ def _shared(results: Tables, cases: pl.DataFrame) -> list[bool]:
 
 def _show_flows(console: Console, results: Tables) -> None:
     means, factors = means_of(results)
+    means = means.filter(pl.len().over("experiment", *factors) < many.MANY)
+    if means.is_empty():
+        return
     shown = means.head(tabular.ROWS_SHOWN)
 
     def column(name: str, heading: str, weight: int) -> Column:
@@ -235,6 +253,38 @@ def _show_flows(console: Console, results: Tables) -> None:
         tabular.say(console, _WAIT_LEGEND)
     if "frame_ms_p99" in means.columns and means["frame_ms_p99"].count():
         tabular.say(console, _FRAMES_LEGEND)
+
+
+def _show_many(console: Console, results: Tables) -> None:
+    """Flows and classes of cases that have many."""
+    found = [*_many(results)]
+    for case, one in found[:_MANY_SHOWN]:
+        names, values = zip(*one.rows, strict=True) if one.rows else ((), ())
+        cells = [[tabular.cell(value) for value in column] for column in zip(*values, strict=True)]
+        columns = [
+            Column("", names, weight=9, stays=True),
+            *(Column(_MANY_HEADINGS[name], column, True) for name, column in zip(one.columns, cells, strict=False)),
+        ]
+        tabular.show(console, ", ".join(filter(None, [one.title, case])), columns)
+    if len(found) > _MANY_SHOWN:
+        tabular.say(console, f"... {len(found) - _MANY_SHOWN} more cases and links with many flows or classes")
+    if found:
+        tabular.say(console, f"{many.NOTE} flows.parquet and links.parquet have all.")
+
+
+def _many(results: Tables) -> Iterator[tuple[str, many.Many]]:
+    """With the case in words, where there are several."""
+    flows, links = results.flows, results.links
+    position = {name: index for index, name in enumerate(flows.columns)}
+    case = ["experiment", *flows.columns[position["trial"] + 1 : position["flow"]]]
+    files = {experiment.name: experiment for experiment in results.experiments}
+    of_links = links.partition_by(case, as_dict=True)
+    parts = flows.partition_by(case, as_dict=True, maintain_order=True)
+    for levels, rows in parts.items():
+        words = ", ".join(f"{name} {level}" for name, level in zip(case, levels, strict=True)) if len(parts) > 1 else ""
+        of_flows = many.of_flows(rows)
+        classes = many.of_classes(of_links.get(levels, links.clear()), files[str(levels[0])])
+        yield from ((words, one) for one in (*([of_flows] if of_flows else []), *classes))
 
 
 def _show_claims(console: Console, claims: pl.DataFrame) -> None:
