@@ -381,3 +381,39 @@ fn flows_of_events_send_for_their_life() {
     assert_eq!(row.count as usize, lives.len());
     agrees("payload", row.goodput_mbps * 55.0, seconds, 0.01);
 }
+
+/// Plans that nobody uses change nothing for the one that is used, to the last bit: a queue with a shaper and timers of
+/// its own, hosts and ACKs among a thousand. They have rows in `links` and none in the series.
+#[test]
+fn idle_plans_change_nothing() {
+    let of = |plans: u64| {
+        let host = |n: u64| 2 + n;
+        let leaf = |n: u64, parent: &str| {
+            json!({"id": format!("{n:x}"), "parent": parent, "rate_bps": bps(2.0), "ceil_bps": bps(8.0), "quantum_bytes": 3000,
+                   "burst_bytes": 1600, "cburst_bytes": 1600, "qdisc": "cake bandwidth 7mbit ack-filter"})
+        };
+        let site = json!({"id": "1", "rate_bps": bps(ALL), "ceil_bps": bps(ALL), "quantum_bytes": 1000, "burst_bytes": 1600, "cburst_bytes": 1600});
+        let mut l = lab(4.0, 1.0).link("l", LINK, "htb default 2");
+        l.0["links"][0]["classes"] =
+            [site].into_iter().chain((2..plans + 2).map(|n| leaf(n, "1"))).collect();
+        // The filter of the used plan is the last one.
+        l.0["links"][0]["filters"] = (0..plans)
+            .rev()
+            .map(|n| json!({"class": format!("{:x}", n + 2), "host": host(n)}))
+            .collect();
+        l.with("hosts", (0..plans).map(|n| format!("plan-{n}")).collect::<Vec<_>>())
+            .tcp("web", "cubic", 20.0, json!({"peer_host": host(0), "count": 3}))
+            .tcp("up", "prague", 20.0, json!({"host": host(0), "reverse_path": ["l"]}))
+            .run()
+    };
+    let (one, many) = (of(1), of(1000));
+    assert_eq!(many.0.links.len(), 1001);
+    for name in ["web", "up"] {
+        assert_eq!(format!("{:?}", one.flow(name)), format!("{:?}", many.flow(name)));
+    }
+    for name in ["all", "2"] {
+        assert_eq!(format!("{:?}", one.queue("l", name)), format!("{:?}", many.queue("l", name)));
+    }
+    assert_eq!(format!("{:?}", one.0.series), format!("{:?}", many.0.series));
+    assert!(one.queue("l", "2").arrived_packets > 1000);
+}
