@@ -124,7 +124,9 @@ def _link_series(observed: Observed, link: Link, steps: Array) -> list[Columns]:
     for band, which in bands.items():
         row = _queue_series(observed, link, band, which, steps)
         width = observed.run["sample_ns"]
-        row["is_there"] = [bool(link.in_force(band, int(time) - width, int(time))) for time in steps]
+        # A class has rows from its first packet on.
+        begins = link.packets["in_ns"][which].min(initial=steps[-1]) if link.classes else 0
+        row["is_there"] = [begins < time and bool(link.in_force(band, int(time) - width, int(time))) for time in steps]
         row["backlog_packets"] = _backlog_at(link, which, steps)
         rows.append(row)
     low = link.packets["out_ns"][bands["L"] & link.left] if "L" in bands else np.empty(0, np.uint64)
