@@ -95,7 +95,7 @@ class Facts(TypedDict):
 
 # Rows, or values by column.
 _Cell = str | int | float | bool | None
-Tables = dict[str, list[dict[str, _Cell]] | dict[str, list[_Cell]]]
+Tables = dict[str, list[dict[str, _Cell]] | dict[str, list[_Cell] | bytes]]
 
 def simulate(run_json: str, captures: Path | None = None, title: str = "") -> Tables:
     """Run a resolved description.

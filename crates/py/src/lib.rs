@@ -36,7 +36,7 @@ use l4slab_core::units::Rate;
 use l4slab_io::captures::Captures;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{IntoPyDict, PyDict, PyList};
+use pyo3::types::{IntoPyDict, PyBytes, PyDict, PyList, PyString};
 use serde::Serialize;
 
 fn refused(e: impl std::fmt::Display) -> PyErr {
@@ -57,7 +57,7 @@ fn qdisc_samples(name: &str, seed: u64) -> Vec<String> {
 }
 
 /// Simulates a run, given as JSON, and returns `{"flows": [row…], "links": [row…], "series":
-/// {column: [value…]}, "members": [row…], "transfers": {column: [value…]}, "histograms": {column: [value…]}, "losses": [row…],
+/// {column: [value…]} or bytes of doubles with NaN for none, "members": [row…], "transfers": {column: [value…]}, "histograms": {column: [value…]}, "losses": [row…],
 /// "delivered_packets": n}`. A
 /// ValueError says in one sentence what is wrong with the run. With a folder `captures` each packet is
 /// written down there, in files that call the run `title`; an OSError says what the file system
@@ -103,18 +103,28 @@ fn series<'py>(
     flows: &[String],
     links: &[String],
 ) -> PyResult<Bound<'py, PyDict>> {
-    let name = |names: &[String], i: &u16| names.get(usize::from(*i)).cloned();
+    // Of a name there is one object, however many rows have it.
+    let text = |name: &str| PyString::intern(py, name);
+    let each = |names: &[String]| names.iter().map(|name| text(name)).collect::<Vec<_>>();
+    let (flows, links) = (each(flows), each(links));
+    let name = |names: &[Bound<'py, PyString>], i: &u16| names.get(usize::from(*i)).cloned();
+    let bytes = |values: &[f64]| {
+        PyBytes::new_with(py, size_of_val(values), |bytes| {
+            let each = bytes.chunks_exact_mut(size_of::<f64>()).zip(values);
+            each.for_each(|(bytes, value)| bytes.copy_from_slice(&value.to_ne_bytes()));
+            Ok(())
+        })
+    };
     let d = PyDict::new(py);
-    d.set_item("time_s", PyList::new(py, &s.time_s)?)?;
-    d.set_item("flow", PyList::new(py, s.flow.iter().map(|i| name(flows, i)))?)?;
-    d.set_item("link", PyList::new(py, s.link.iter().map(|i| name(links, i)))?)?;
-    d.set_item("queue", PyList::new(py, &s.queue)?)?;
+    d.set_item("time_s", bytes(&s.time_s)?)?;
+    d.set_item("flow", PyList::new(py, s.flow.iter().map(|i| name(&flows, i)))?)?;
+    d.set_item("link", PyList::new(py, s.link.iter().map(|i| name(&links, i)))?)?;
+    d.set_item("queue", PyList::new(py, s.queue.iter().map(|queue| queue.map(text)))?)?;
     if s.state.iter().any(Option::is_some) {
-        d.set_item("cc_state", PyList::new(py, &s.state)?)?;
+        d.set_item("cc_state", PyList::new(py, s.state.iter().map(|state| state.map(text)))?)?;
     }
     for (column, values) in &s.columns {
-        let values = values.iter().map(|v| (!v.is_nan()).then_some(*v));
-        d.set_item(*column, PyList::new(py, values)?)?;
+        d.set_item(*column, bytes(values)?)?;
     }
     Ok(d)
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from array import array
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -131,6 +132,10 @@ def _refuse_programs(description: Description) -> None:
 def recording_of(run_json: str, tables: dict[str, Any]) -> Recording:
     """The tables as the core returns them, with all columns of this run."""
     columns = _columns(run_json)
+    tables["series"] = {
+        name: pl.Series(name, array("d", values)).fill_nan(None) if isinstance(values, bytes) else values
+        for name, values in tables["series"].items()
+    }
     return Recording(**{name: metrics.table_of(name, tables[name], columns[name]) for name in metrics.TABLES})
 
 
