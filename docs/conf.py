@@ -8,8 +8,8 @@ import l4slab
 sys.path.insert(0, str(Path(__file__).parent / "_extensions"))
 sys.path.append(str(Path(__file__).parent))
 
-import citations  # noqa: E402
-from l4slab.cli import parameters  # noqa: E402
+import citations
+from l4slab.cli import parameters
 
 # Pages that follow from the code alone are not kept.
 for _name, _page in (("parameters", parameters), ("citations", citations)):

@@ -120,7 +120,7 @@ def test_a_changed_cake_begins_with_its_first_tin(tins: str) -> None:
 
 
 def test_sfq_has_no_more_flows_than_its_limit() -> None:
-    """As in Linux, where a random case found it: the third flow gets no place. It took that of the flow that is next."""
+    """As in Linux, where a random case found it: the third flow gets no place."""
     case = case_of("sfq limit 2", "3 at 1ms", "1 at 1.1ms flow 5", "1 at 1.2ms flow 10")
     assert [one.number for one in outcomes.simulated(case, 2).left] == [0, 1, 2, 3]
 

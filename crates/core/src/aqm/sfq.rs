@@ -39,7 +39,7 @@ params! {
         limit: u32 = DEPTH_MAX, number(2..=u32::MAX).shown("PACKETS"), "Linux";
         /// largest backlog of a flow; at most 127
         depth: u32 = DEPTH_MAX, or_default(DEPTH_MAX, DEPTH_MAX).shown("PACKETS"), "Linux";
-        /// largest number of flows with packets; at most divisor, and at most a limit that is given
+        /// largest number of flows with packets; at most divisor, and at most another limit than the default
         flows: u32 = 128, or_default(128, FLOWS_MAX), "Linux";
         /// number of flow queues that packets are hashed into
         divisor: u32 = 1024, divisor(), "Linux";
@@ -201,14 +201,22 @@ pub struct Sfq<P> {
     config: SfqConfig,
 }
 
+impl SfqConfig {
+    /// A limit that `tc` gives bounds the flows as well. The default is one that it does not give.
+    fn places(&self) -> u32 {
+        if self.limit == DEPTH_MAX { self.flows } else { self.flows.min(self.limit) }
+    }
+}
+
 impl<P: Pkt> Sfq<P> {
     pub fn new(config: SfqConfig, now: Time) -> Self {
         let flow =
             || Flow { queue: Queue::new(), hash: 0, allot: 0, next: NONE, average: Average::NONE };
+        let places = config.places();
         Sfq {
-            flows: std::iter::repeat_with(flow).take(config.flows as usize).collect(),
+            flows: std::iter::repeat_with(flow).take(places as usize).collect(),
             table: vec![NONE; config.divisor as usize],
-            lengths: Lengths::new(config.flows),
+            lengths: Lengths::new(places),
             tail: NONE,
             hash: FlowHash::default(),
             backlog: Backlog::default(),
@@ -426,9 +434,6 @@ impl Described for SfqConfig {
     fn finish(&mut self, given: &Given) -> Result<(), Refused> {
         self.flows = self.flows.min(self.divisor);
         self.limit = self.limit.min(self.depth * self.flows);
-        if given.has("limit") {
-            self.flows = self.flows.min(self.limit);
-        }
         if self.limit < 2 {
             let fix = "with flows 1 the kernel refuses it; write depth 2 or more".to_owned();
             return Err(given.refuse("depth", self.depth.to_string(), fix));
@@ -482,7 +487,7 @@ impl Qdisc for SfqConfig {
 
     fn room(&self, _link: LinkInfo) -> Room {
         let of_flow = size_of::<(Flow<Packet>, [u32; 2])>();
-        let always = self.flows as usize * of_flow + self.divisor as usize * size_of::<u32>();
+        let always = self.places() as usize * of_flow + self.divisor as usize * size_of::<u32>();
         Room { always: always as u64, ..Room::of_packets(self.limit) }
     }
     fn build<P: Pkt + Send + 'static>(&self, link: LinkInfo) -> Box<dyn Aqm<P>> {

@@ -20,8 +20,8 @@ from l4slab.tools.agreement.queues.cases import RTT_NS, Case
 from l4slab.tools.kerneltests import Ended, KernelTest, boots
 
 # So long before the case begins both make the queue: buckets are full, and periods are counted from the same time. The
-# kernel makes PIE earlier by what its first update takes, which the simulator takes for gone. All are multiples of ALIGN
-# of packets.c, on which the kernel's timers fire.
+# kernel makes PIE earlier by what its first update takes; in the simulator that is over. All are multiples of ALIGN of
+# packets.c, on which the kernel's timers fire.
 _BEFORE_NS, _PIE_NS = 1_472_000_000, 512_000_000
 # Longer than the tolerance of the judge, so that both say of a packet that it left at the end.
 _LONGER_NS = 10_000
