@@ -492,6 +492,24 @@ def test_interrupt_keeps_finished_runs(tmp_path: Path, sent: signal.Signals) -> 
         assert opened.finished()
 
 
+def test_an_interrupt_that_is_told_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """While a part is written, and in the next calls."""
+    told, flush = iter([KeyboardInterrupt] * 4), Store.flush
+
+    def interrupted(store: Store) -> None:
+        if (one := next(told, None)) is not None:
+            raise one
+        flush(store)
+
+    monkeypatch.setattr(Store, "flush", interrupted)
+    assert main(["run", str(write(tmp_path)), "--out", str(tmp_path / "out")]) == 130
+    assert "finished runs are kept" in capsys.readouterr().err
+    with Store(tmp_path / "out") as opened:
+        assert opened.finished()
+
+
 def test_report_finishes_what_a_kill_left(tmp_path: Path) -> None:
     out = tmp_path / "out"
     file = write(tmp_path)

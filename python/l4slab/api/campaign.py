@@ -307,7 +307,7 @@ def _run_in_store(
             _finish(store, _report, [*plans, *others], console)
         store.publish(report)
     except KeyboardInterrupt:
-        store.flush()
+        _flush(store)
         left = len({run.id for run in todo} - store.finished())
         to_go = f"with {counted(left, 'run')} to go" if left else "after the last run, before the report"
         raise Interrupted(f"interrupted {to_go}; finished runs are kept, and the same command does the rest") from None
@@ -315,6 +315,18 @@ def _run_in_store(
         store.flush()
         raise
     return results
+
+
+def _flush(store: Store) -> None:
+    """Keep what has ended, after an interrupt. Polars tells it again in each call, until those of all threads ended."""
+    until = time.monotonic() + 10 * _FLUSH_S
+    while True:
+        try:
+            return store.flush()
+        except KeyboardInterrupt:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.01)
 
 
 # Writes what follows from the parts, and says in sentences what was left out.
