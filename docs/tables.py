@@ -16,7 +16,8 @@ from pathlib import Path
 
 import duckdb
 from l4slab import experimentfile
-from l4slab.base import packaged
+from l4slab.base import metrics, packaged
+from l4slab.results import claims
 
 ROOT = Path(__file__).resolve().parents[1]
 STUDIES = ROOT / "python" / "l4slab" / "studies"
@@ -30,7 +31,7 @@ _LAW = """
     from range(1, cast(frames + 1 as bigint)) as burst(j)"""
 
 
-def _calls(mbps: int, encoder: str) -> tuple[list[str], str, str]:
+def _calls(mbps: int, encoder: str) -> tuple[list[str], str]:
     """Rate, frame latency and bad frames of a call by queue and rivals, on a line of `mbps` Mb/s."""
     senders = ("SCReAM, ECT(1)", "SCReAM, Not-ECT", "GCC", "NADA")
     cells = (
@@ -50,7 +51,6 @@ def _calls(mbps: int, encoder: str) -> tuple[list[str], str, str]:
           and rivals in ('1 CUBIC', '10 CUBIC') and line <> 'cake'
         group by line, rivals
         order by array_position(['FIFO of 100 ms', 'fq_codel', 'dualpi2', 'docsis_ll'], line), rivals""",
-        "",
     )
 
 
@@ -85,7 +85,7 @@ _QUANTITIES = {
 }
 
 
-def _scenarios(names: Iterable[str], is_published: bool) -> tuple[list[str], str, str]:
+def _scenarios(names: Iterable[str], is_published: bool) -> tuple[list[str], str]:
     """The scenarios of beyond-access, with the values of the publication where it has them, or without."""
     text = "printf('%.*f', case when abs({0}) >= 100 then 1 when abs({0}) >= 1 then 2 else 3 end, {0})"
     here = f"{text.format('measured')} || ' ± ' || {text.format('spread')}"
@@ -108,11 +108,10 @@ def _scenarios(names: Iterable[str], is_published: bool) -> tuple[list[str], str
              reference as (select * from read_csv('{reference}', comment = '#'))
         select says, {", ".join(columns)} from quantities join cells using (application, quantity)
         left join reference using (scenario, application, quantity) group by place, says order by place""",
-        "beyond-access/study.toml",
     )
 
 
-# Of the simulator alone, by study: what the table is called, its heads, its rows.
+# Of the simulator alone, by study: what the table is called, its heads, its rows, and the file if it is not study.toml.
 TABLES = {
     "call": {"calls-20": _calls(20, "even"), "calls-5": _calls(5, "even"), "calls-5-vp8": _calls(5, "VP8")},
     "beyond-access": {
@@ -137,7 +136,7 @@ TABLES = {
             )
             + " from cells group by aqm order by list_position(['FIFO of 60 ms', 'PIE', 'priority, policed', "
             "'priority, capped', 'priority', 'FQ-CoDel', 'FQ-CoDel, step', 'DualPI2'], aqm)",
-            "beyond-access/queues.toml",
+            "queues",
         ),
     },
     "home": {
@@ -150,7 +149,6 @@ TABLES = {
             )
             + " from flows where flow like 'prague%' and rival = 'cubic' group by line, stations"
             " order by line, stations",
-            "",
         )
     },
     "dualpi2-linux": {
@@ -164,7 +162,6 @@ TABLES = {
                 for n in (0, 1, 2)
             )
             + """ from flows where experiment = 'rates' and flow = 'l4s' group by mbps order by mbps""",
-            "",
         ),
         "remedies": (
             ["", "1", "2", "4", "8", "12", "16", "24", "100"],
@@ -177,7 +174,6 @@ TABLES = {
                 for mbps in (1, 2, 4, 8, 12, 16, 24, 100)
             )
             + """ from flows where experiment = 'remedies' group by remedy order by min(rowid)""",
-            "",
         ),
         "alone": (
             ["", "1", "2", "4", "8", "10", "20", "100", "200"],
@@ -189,7 +185,6 @@ TABLES = {
                 for mbps in (1, 2, 4, 8, 10, 20, 100, 200)
             )
             + """ from flows where experiment = 'alone' group by remedy order by min(rowid)""",
-            "",
         ),
         "mixes": (
             ["Prague + CUBIC", *(f"{mbps} Mb/s" for mbps in (4, 8, 16, 40))],
@@ -206,7 +201,6 @@ TABLES = {
             )
             + """ from cells group by mix
                   order by array_position(['1 + 1', '1 + 4', '4 + 1', '4 + 4', '10 + 10'], mix)""",
-            "",
         ),
         "short": (
             ["Mb/s", "0", "1", "2"],
@@ -218,7 +212,6 @@ TABLES = {
                 for n in (0, 1, 2)
             )
             + """ from flows where experiment = 'short' and flow = 'short' group by mbps order by mbps""",
-            "",
         ),
     },
 }
@@ -239,7 +232,6 @@ BOTH = {
         select mbps || ', ' || n, """
         + ", ".join(f"max(printf('%.1f, %.1f, %.1f', law, sim, kernel)) filter (frames = {b})" for b in (1, 2, 4, 8))
         + " from laws group by mbps, n order by n, mbps",
-        "",
     ),
     "kernel-shares": (
         ["RTT ms, Mb/s", *(f"{n}: share; marked %; L ms" for n in (0, 1, 2))],
@@ -261,7 +253,6 @@ BOTH = {
             for n in (0, 1, 2)
         )
         + " from cells group by rtt_ms, mbps order by rtt_ms, mbps",
-        "",
     ),
     "kernel-rest": (
         ["8 Mb/s", "cells", "median distance of shares", "largest", "median distance of L's mean delay, ms", "largest"],
@@ -282,7 +273,6 @@ BOTH = {
                printf('%.2f', median(abs(sim_sojourn_ms_mean - linux_sojourn_ms_mean))),
                printf('%.2f', max(abs(sim_sojourn_ms_mean - linux_sojourn_ms_mean)))
         from cells group by experiment order by experiment""",
-        "",
     ),
 }
 
@@ -295,21 +285,17 @@ def mark() -> str:
     return hashlib.sha256(json.dumps(runs, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
-def table(heads: list[str], sql: str, file: str, folders: Mapping[str, Path]) -> str:
-    """One table as Markdown, from results folders by engine. `file`: a study's, whose [view] the query uses."""
-    experiment = experimentfile.load(STUDIES / file) if file else None
-    views = experiment.views if experiment else {}
-    of_file = f"where experiment = '{experiment.name}'" if experiment and not experiment.is_study else ""
-    with duckdb.connect() as db:
-        for rows in ("flows", "links", "series"):
+def table(study: str, folders: Mapping[str, Path], heads: list[str], sql: str, file: str = "study") -> str:
+    """One table as Markdown, from results folders by engine; `sql` sees what a claim in this file of the study sees."""
+    # With several threads sums differ in their last digit from time to time.
+    with duckdb.connect(config={"threads": 1}) as db:
+        for rows in metrics.TABLES:
             parts = (
-                f"select *, '{engine}' as engine, row_number() over () as rowid "
-                f"from '{folder}/{rows}.parquet' {of_file}"
+                f"select *, '{engine}' as engine, row_number() over () as rowid from '{folder}/{rows}.parquet'"
                 for engine, folder in folders.items()
             )
-            db.sql(f"create view {rows} as {' union all by name '.join(parts)}")
-        for name, query in views.items():
-            db.sql(f"create view {name} as {query}")
+            db.sql(f"create temp view all_{rows} as {' union all by name '.join(parts)}")
+        claims.show_experiment(db, experimentfile.load(STUDIES / study / f"{file}.toml"))
         found = db.sql(sql).fetchall()
     return "".join(f"| {' | '.join(cells)} |\n" for cells in _lines(heads, found))
 
@@ -335,7 +321,7 @@ def written(study: str, name: str) -> str:
 
 def stale(study: str, results: Path) -> list[str]:
     """The simulator's tables on a study's page that are not what these results give."""
-    return [name for name, one in TABLES[study].items() if written(study, name) != table(*one, {"sim": results})]
+    return [name for name, one in TABLES[study].items() if written(study, name) != table(study, {"sim": results}, *one)]
 
 
 def write(study: str, name: str, content: str, of: str = "") -> None:
@@ -353,10 +339,10 @@ def main() -> None:
         if not (simulator / "flows.parquet").is_file():
             continue
         for name, one in tables.items():
-            write(study, name, table(*one, {"sim": simulator}))
+            write(study, name, table(study, {"sim": simulator}, *one))
         if study == "dualpi2-linux" and (kernel / "flows.parquet").is_file():
             for name, one in BOTH.items():
-                write(study, name, table(*one, {"sim": simulator, "linux": kernel}), f" of {mark()}")
+                write(study, name, table(study, {"sim": simulator, "linux": kernel}, *one), f" of {mark()}")
 
 
 if __name__ == "__main__":
