@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from l4slab.base.run import Change, Class, DelayTrace, Filter, Flow, Link, RateTrace, Run
 from l4slab.results import many
@@ -19,12 +19,10 @@ def settings(told: Run) -> list[tuple[str, str]]:
         settings += ["in the sender's host"] if link.get("on_host") else []
         rows.append((f"link {link['name']}", ", ".join(settings)))
         name, classes, filters = f"link {link['name']}", link.get("classes", []), link.get("filters", [])
-        few = many.WORST if len(classes) >= many.MANY else len(classes)
-        rows += [(f"{name}, class {one['id']}", _class(one)) for one in classes[:few]]
-        rows += [(name, f"{len(classes) - few} more classes")] if few < len(classes) else []
-        few = many.WORST if len(filters) >= many.MANY else len(filters)
-        rows += [(f"{name}, class {one['class']}", f"for {_fits(one, told)}") for one in filters[:few]]
-        rows += [(name, f"{len(filters) - few} more filters")] if few < len(filters) else []
+        rows += [(f"{name}, class {one['id']}", _class(one)) for one in classes[: _few(classes)]]
+        rows += [(name, f"{more} more classes")] if (more := len(classes) - _few(classes)) else []
+        rows += [(f"{name}, class {one['class']}", f"for {_fits(one, told)}") for one in filters[: _few(filters)]]
+        rows += [(name, f"{more} more filters")] if (more := len(filters) - _few(filters)) else []
     rows += [(f"flow {flow['name']}", _flow(flow, told)) for flow in told["flows"]]
     for rewrite in told["rewrites"]:
         where = f"{rewrite['where']} {rewrite['link']}"
@@ -56,6 +54,11 @@ def settings(told: Run) -> list[tuple[str, str]]:
         words += [f"replay window {window}"] if window else []
         rows.append((f"tunnel {tunnel['name']}", ", ".join(words)))
     return rows
+
+
+def _few(all_: Sequence[Class] | Sequence[Filter]) -> int:
+    """How many of these stand for all."""
+    return many.WORST if len(all_) >= many.MANY else len(all_)
 
 
 def _when(change: Change) -> str:

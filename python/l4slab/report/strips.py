@@ -170,7 +170,7 @@ def overview(folder: Folder) -> Strips | None:
         "thin line over a rate is its range over the trials, a dashed one the capacity of the flow's path. A delay is "
         "drawn from the first number (dot) to P99."
         + f" Of a case with many flows, the {many.WORST} with the longest queueing delay."
-        * any(many.worst_flows(folder.flows.filter(case.rows())) is not None for case in cases)
+        * any(many.has_many(folder.flows.filter(case.rows())) for case in cases)
     )
     log = [False, *(True for _ in times), False]
     return _strips(folder, "overview", caption, heads, groups, log)

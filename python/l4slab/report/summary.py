@@ -51,7 +51,7 @@ def of_case(folder: Folder, case: Case) -> list[tuple[str, str]]:
     rates = {link: [rate for _, rate in steps] for link, steps in capacity.of_links(described).items()}
     paths = {flow: [rate for _, rate in steps] for flow, steps in capacity.of_flows(described).items()}
     of_it = folder.flows.filter(case.rows())
-    flows = _means(of_it, [], ["flow", "cc"], _MEANS) if many.of_flows(of_it) is None else []
+    flows = _means(of_it, [], ["flow", "cc"], _MEANS) if not many.has_many(of_it) else []
     shared = capacity.is_shared(described)
     links = _means(folder.links.filter(case.rows(), pl.col("queue") == "all"), [], ["link"], _LINK_MEANS)
     told = [(_name(row), _flow(row, paths.get(row.name, []), shared=shared)) for row in flows]

@@ -33,10 +33,17 @@ class Many:
         return [*self.spread, *self.worst]
 
 
+def has_many(flows: pl.DataFrame) -> bool:
+    """Whether the flows of a case are too many to show each."""
+    return flows["flow"].drop_nulls().n_unique() >= MANY
+
+
 def of_flows(flows: pl.DataFrame) -> Many | None:
     """The flows of a case; None if they are few."""
+    if not has_many(flows):
+        return None
     means = _means(flows, "flow")
-    return None if len(means) < MANY else _many(f"{len(means)} flows", means, {})
+    return _many(f"{len(means)} flows", means, {})
 
 
 def of_classes(links: pl.DataFrame, experiment: Experiment) -> Iterator[Many]:
@@ -52,8 +59,7 @@ def of_classes(links: pl.DataFrame, experiment: Experiment) -> Iterator[Many]:
 
 def worst_flows(flows: pl.DataFrame) -> list[str] | None:
     """The flows that stand for many; None if they are few."""
-    means = _means(flows, "flow")
-    return None if len(means) < MANY else _first(means)["name"].to_list()
+    return _first(_means(flows, "flow"))["name"].to_list() if has_many(flows) else None
 
 
 def shown_queues(links: pl.DataFrame) -> pl.DataFrame:

@@ -177,8 +177,7 @@ def _against_the_record(claims: pl.DataFrame) -> list[str]:
 def means_of(results: Tables) -> tuple[pl.DataFrame, list[str]]:
     """`flows` as means over trials, and the factors among the columns; a share only where flows share a link."""
     flows = results.flows
-    position = {name: index for index, name in enumerate(flows.columns)}
-    factors = flows.columns[position["trial"] + 1 : position["flow"]]
+    factors = _factors(flows)
     means = flows.group_by(["experiment", *factors, "flow", "cc"], maintain_order=True).agg(
         pl.col("trial").n_unique().alias("trials"), *(pl.col(name).mean() for name in columns_of(flows))
     )
@@ -190,6 +189,10 @@ def means_of(results: Tables) -> tuple[pl.DataFrame, list[str]]:
         )
     shared = _shared(results, means.select("experiment", *factors))
     return means.with_columns(share=pl.when(pl.Series(shared, dtype=pl.Boolean)).then("share")), factors
+
+
+def _factors(flows: pl.DataFrame) -> list[str]:
+    return flows.columns[flows.columns.index("trial") + 1 : flows.columns.index("flow")]
 
 
 def columns_of(flows: pl.DataFrame) -> dict[str, tuple[str, int]]:
@@ -275,8 +278,7 @@ def _show_many(console: Console, results: Tables) -> None:
 def _many(results: Tables) -> Iterator[tuple[str, many.Many]]:
     """With the case in words, where there are several."""
     flows, links = results.flows, results.links
-    position = {name: index for index, name in enumerate(flows.columns)}
-    case = ["experiment", *flows.columns[position["trial"] + 1 : position["flow"]]]
+    case = ["experiment", *_factors(flows)]
     files = {experiment.name: experiment for experiment in results.experiments}
     of_links = links.partition_by(case, as_dict=True)
     parts = flows.partition_by(case, as_dict=True, maintain_order=True)
