@@ -219,7 +219,6 @@ fn an_idle_class_costs_little() {
     for qdisc in ["cake diffserv4 memlimit 100kb", "fq_codel", "pfifo"] {
         let used = |leaves| peak(|| tree(leaves, qdisc).run()).1;
         let each = (used(1010) - used(10)) / 1000;
-        println!("{qdisc}: {each}");
         assert!(each < 5_000, "{qdisc}: {each} B");
     }
 }
@@ -239,9 +238,8 @@ fn plans(all: u64, busy: u64, qdisc: &str) -> Lab {
 #[test]
 fn the_estimate_of_plans_is_of_those_with_traffic() {
     for (all, busy) in [(200, 20), (1000, 1), (1000, 20), (1000, 200), (5000, 20)] {
-        let (estimate, used) =
+        let (estimate, _) =
             ratios(&plans(all, busy, "cake diffserv4 memlimit 200kb")).expect("a run");
-        println!("{all} {busy}: {estimate} {used}");
         assert!((1.0..3.0).contains(&estimate), "{busy} of {all}: {estimate}");
     }
 }
