@@ -202,7 +202,7 @@ fn memory_is_limited_too() {
     }
     assert_eq!(bench.drops.len(), 0);
     for (frame, cost) in
-        [(64, 896), (303, 896), (304, 1280), (687, 1280), (688, 2304), (1514, 2304)]
+        [(64, 960), (367, 960), (368, 1280), (687, 1280), (688, 2304), (1514, 2304)]
     {
         let mut bench = Bench::new("fq_codel flows 1 memory_limit 300000");
         for _ in 0..300_000 / cost {

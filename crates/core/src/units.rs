@@ -9,7 +9,8 @@ pub const MTU_FRAME: u32 = 1500 + ETHERNET_HEADER;
 /// `struct sk_buff`, the bookkeeping behind a packet's head, and a small head with it, in bytes of memory (Linux 7.2, x86-64).
 const SK_BUFF: u32 = 256;
 const SHARED_INFO: u32 = 320;
-const SMALL_HEAD: u32 = 640;
+/// Of a kernel with tunnels, as distributions have (`skbuff_small_head` in `/proc/slabinfo`).
+const SMALL_HEAD: u32 = 704;
 /// Room before an Ethernet frame's IP header, and alignment, for which UDP asks besides the IP packet.
 const HEADROOM: u32 = 16 + 15;
 const CACHE_LINE: u32 = 64;
