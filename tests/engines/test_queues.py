@@ -243,3 +243,30 @@ def test_the_command(capsys: pytest.CaptureFixture[str], kernel: Callable[..., N
     file.write_text("packets = 3\n")
     assert main(["agree", str(file), "--queues", "1"]) == 2
     assert main(["agree", "--queues", "1"]) == 2
+
+
+def test_an_empty_band_of_prio_is_asked() -> None:
+    """As in Linux, where a random case found it: a flow leaves its list then, and comes back with a full quantum."""
+    document: Keys = {
+        "duration": "200ms",
+        "packets": [
+            *("21 at 7ms every 100us size 70B flow 1", "1 at 9.2ms flow 1"),
+            *("10 at 9.3ms size 70B flow 1", "1 at 9.3ms size 70B flow 2"),
+        ],
+        "link": {
+            "q": {
+                "rate": "8Mbit",
+                "qdisc": "prio bands 2 priomap " + "0 " * 16,
+                "class": {"1": {"qdisc": "fq_codel"}, "2": {"qdisc": "tbf rate 1mbit burst 3000 limit 30000"}},
+                "filter": [{"class": "2", "dscp": "ef"}],
+            }
+        },
+    }
+    held_back = {**document, "packets": ["10 at 1ms flow 3 dscp 46", *document["packets"]]}  # type: ignore[misc]
+    places = []
+    for one in (document, held_back):
+        case = read(one)
+        order = [case.packets[left.number].flow for left in outcomes.simulated(case, 1).left]
+        places.append([flow for flow in order if flow != 3].index(2) - 22)
+    # Behind the packets that find the link idle, or behind all of the other's.
+    assert places == [3, 10]

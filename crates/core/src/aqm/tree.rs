@@ -809,9 +809,9 @@ impl<P: Pkt + Send + 'static> Aqm<P> for Tree<P> {
             cx.marks = head.marks;
             return Some(head.pkt);
         }
-        let leaves = leaves.iter_mut().enumerate();
-        let mut waiting = leaves.filter(|(_, leaf)| leaf.aqm.backlog().packets > 0);
-        waiting.find_map(|(number, leaf)| take(number, leaf, timers, drops, cx))
+        // An empty band is asked, too: in fair queueing, flows leave their lists then.
+        let mut leaves = leaves.iter_mut().enumerate();
+        leaves.find_map(|(number, leaf)| take(number, leaf, timers, drops, cx))
     }
 
     fn backlog(&self) -> Backlog {
