@@ -98,8 +98,11 @@ impl RedTable {
         if max < min {
             return Err(("max", format!("it takes min ({min}) or more")));
         }
-        let wlog = wlog(config).ok_or_else(|| {
-            ("burst", format!("it takes more packets, or a min below {} avpkt", config.burst))
+        let wlog = wlog(config).ok_or_else(|| match min < config.avpkt {
+            true => ("min", format!("it takes avpkt ({}) or more", config.avpkt)),
+            false => {
+                ("burst", format!("it takes more packets, or a min below {} avpkt", config.burst))
+            }
         })?;
         let bits = |threshold: u32| 32 - threshold.leading_zeros();
         if bits(max) + wlog >= 32 {
@@ -402,6 +405,7 @@ impl RedConfig {
 
     fn value_of(&self, keyword: &str) -> String {
         match keyword {
+            "min" => self.min.to_string(),
             "max" => self.max.to_string(),
             "burst" => self.burst.to_string(),
             "bandwidth" => tc::format_rate(self.bandwidth),

@@ -109,7 +109,7 @@ struct Red {
 
 impl SfqConfig {
     fn red(&self) -> Result<Option<Red>, (&'static str, String)> {
-        if self.min == 0 {
+        if self.redflowlimit == 0 {
             return Ok(None);
         }
         let &SfqConfig { min, max, avpkt, burst, probability, ecn, harddrop, .. } = self;
@@ -117,8 +117,10 @@ impl SfqConfig {
         let bandwidth = Rate::from_bps(34_000_000_000);
         let config =
             RedConfig { min, max, avpkt, burst, probability, bandwidth, ..RedConfig::default() };
-        let thresholds = RedTable::new(&config)?.thresholds(&config);
-        Ok(Some(Red { thresholds, ecn, harddrop }))
+        // `tc` computes the average's weight also where the kernel has no RED for it.
+        let table = RedTable::new(&config)?;
+        let thresholds = table.thresholds(&config);
+        Ok((min > 0).then_some(Red { thresholds, ecn, harddrop }))
     }
 }
 
@@ -470,6 +472,7 @@ impl Described for SfqConfig {
             return Err(given.refuse("min", self.min.to_string(), fix));
         }
         let value = |keyword: &str| match keyword {
+            "min" => self.min.to_string(),
             "max" => self.max.to_string(),
             "burst" => self.burst.to_string(),
             _ => self.probability.to_string(),
