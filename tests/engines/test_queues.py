@@ -270,3 +270,16 @@ def test_an_empty_band_of_prio_is_asked() -> None:
         places.append([flow for flow in order if flow != 3].index(2) - 22)
     # Behind the packets that find the link idle, or behind all of the other's.
     assert places == [3, 10]
+
+
+def test_a_parent_counts_what_waits_below_it() -> None:
+    case = case_of("pfifo", "1 at 1ms")
+    counters = [
+        {"kind": "htb", "handle": "1:", "root": True, "qlen": 2, "packets": 1},
+        {"kind": "prio", "handle": "2:", "parent": "1:1", "qlen": 2},
+        {"kind": "pfifo", "handle": "f001:", "parent": "2:1", "qlen": 1},
+        {"kind": "pfifo", "handle": "f002:", "parent": "2:2", "qlen": 0},
+    ]
+    wrong = judge.broken(case, Outcome([Left(1_000_000, 0, 0)], counters=counters))
+    assert wrong is not None
+    assert wrong.what == "prio 2: counts 2 packets that wait, and 1 wait below it"

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from l4slab.tools.agreement.queues.cases import Case
 from l4slab.tools.agreement.queues.outcomes import Left, Outcome
@@ -118,7 +119,9 @@ def broken(case: Case, kernel: Outcome) -> Difference | None:
 
 
 def _miscounted(case: Case, kernel: Outcome) -> Difference | None:
-    """The root's counters against the packets: what left it and what waits."""
+    """What parents count against what waits below them, and the root's counters against the packets."""
+    if (wrong := _waiting(kernel)) is not None:
+        return wrong
     root = next((one for one in kernel.counters if one.get("root")), None)
     if root is None or any(one.segment for one in case.packets):
         return None
@@ -130,6 +133,23 @@ def _miscounted(case: Case, kernel: Outcome) -> Difference | None:
     if "duplicate" not in str(case.document) and came != left + drops + qlen and not case.changes:
         text = f"{came} packets came, {left} left; the root counts {drops} drops and {qlen} that wait"
         return Difference(text, "accounted")
+    return None
+
+
+def _waiting(kernel: Outcome) -> Difference | None:
+    """A parent counts the packets and the bytes of its children, which it never asks for these."""
+    below: dict[str, list[Mapping[str, Any]]] = {}
+    for one in kernel.counters:
+        below.setdefault(str(one.get("parent", "")).partition(":")[0] + ":", []).append(one)
+    for parent in kernel.counters:
+        children = below.get(str(parent.get("handle")), [])
+        for key, unit in (("qlen", "packets"), ("backlog", "bytes")) if children else ():
+            counted, there = int(parent.get(key, 0)), sum(int(one.get(key, 0)) for one in children)
+            if counted != there:
+                text = (
+                    f"{parent['kind']} {parent['handle']} counts {counted} {unit} that wait, and {there} wait below it"
+                )
+                return Difference(text, "accounted")
     return None
 
 
