@@ -96,6 +96,9 @@ def _document(rng: random.Random) -> Keys:
     at: list[Value] = [_change(rng, leaves, classes, rate, length_ms) for _ in range(changes)]
     # What memory a packet with segments takes depends on the host.
     plain = bool(classes) or any(word in f"{link} {at}" for word in ("tbf", "mem"))
+    # The simulator cuts them during the whole run, or never.
+    changed = [str(value) for one in at if isinstance(one, dict) for key, value in one.items() if key.endswith("qdisc")]
+    plain = plain or len({_core.qdisc_facts(text)["splits"] for text in (str(link["qdisc"]), *changed)}) > 1
     # Its bands by priority, which a router takes from the DSCP, are not in the model.
     has_dscp = re.search(r"\bfq\b", f"{link} {at}") is None
     trains: list[Value] = [_train(rng, rate, length_ms, plain, has_dscp) for _ in range(rng.randint(1, 6))]
