@@ -45,7 +45,7 @@ pub fn segments(pkt: &Packet) -> impl Iterator<Item = Packet> + use<> {
         }
         if i + 1 < n {
             one.bits = one.bits.without(TcpBits::PSH);
-            one.flags = one.flags.without(ENDS);
+            one.flags = one.flags.without(ENDS).with(Flags::FOLLOWED);
         }
         one
     })
@@ -61,7 +61,8 @@ pub fn append(to: &mut Packet, next: &Packet) -> bool {
     let (payload, frame) =
         (to.payload.checked_add(next.payload), to.frame_len.checked_add(next.frame_len));
     let (Some(payload), Some(frame_len)) = (payload, frame) else { return false };
-    let same = |p: &Packet| p.flags.without(ENDS.with(Flags::SUPER).with(Flags::COPIED));
+    let own = ENDS.with(Flags::SUPER).with(Flags::COPIED).with(Flags::FOLLOWED);
+    let same = |p: &Packet| p.flags.without(own);
     let fits = next.flags.has(Flags::DATA)
         && !next.flags.has(Flags::SUPER)
         && next.payload > 0

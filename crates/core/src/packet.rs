@@ -55,6 +55,9 @@ impl Flags {
     /// In a tunnel, see [`crate::net::tunnel`]: flow, number, length, DSCP and ECN field are those of the outer packet.
     pub const TUNNELLED: Flags = Flags(1 << 13);
 
+    /// The next segment of the same packet came with it, see [`crate::offload::segments`].
+    pub const FOLLOWED: Flags = Flags(1 << 14);
+
     #[inline]
     pub const fn has(self, f: Flags) -> bool {
         self.0 & f.0 != 0

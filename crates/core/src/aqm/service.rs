@@ -29,6 +29,8 @@ pub trait Carried: Pkt {
     fn add_wait(&mut self, sojourn: Span);
     /// Its time in links so far.
     fn waited(&self) -> Span;
+    /// A segment of the same packet comes next: a queue that cuts packets takes all before it gives one.
+    fn is_followed(&self) -> bool;
 }
 
 /// Default burst (HTB's `burst` and `cburst`), bytes.
@@ -357,10 +359,19 @@ pub fn run<P: Carried, Q: Aqm<P> + ?Sized, const TRACED: bool>(
                     Time::NEVER
                 }
             };
-        } else if let Some(pkt) = arrivals.take() {
+        } else if let Some(mut pkt) = arrivals.take() {
             now = arrival;
             s.arrive(now, pkt, queue);
             arrival = arrivals.time();
+            while pkt.is_followed() && arrival == now {
+                if !s.drops.is_empty() {
+                    s.count_drops(now);
+                }
+                let Some(next) = arrivals.take() else { break };
+                pkt = next;
+                s.arrive(now, pkt, queue);
+                arrival = arrivals.time();
+            }
             if service == Time::NEVER {
                 service = s.ready::<TRACED>(now);
             }

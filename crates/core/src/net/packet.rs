@@ -115,4 +115,8 @@ impl Carried for Packet {
     fn waited(&self) -> Span {
         Packet::waited(self)
     }
+    #[inline(always)]
+    fn is_followed(&self) -> bool {
+        self.flags.has(Flags::FOLLOWED)
+    }
 }
