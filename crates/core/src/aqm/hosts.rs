@@ -17,10 +17,11 @@ impl Host {
     fn numbered(number: u32) -> Host {
         Host(number << 1)
     }
-    /// The same for all its packets, spread over 32 bits.
+    /// The same for all its packets, spread over 32 bits. None of a flow has it: a queue may look at flows first, then at
+    /// hosts.
     #[inline]
     pub fn hash(self) -> u32 {
-        spread(self.0)
+        spread(self.0 | 1 << 31)
     }
 }
 
