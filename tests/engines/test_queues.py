@@ -57,6 +57,12 @@ def test_what_a_fifo_does_with_packets() -> None:
     assert {one.ecn for one in left} == {1}
 
 
+def test_all_segments_of_a_packet_come_before_one_leaves() -> None:
+    """As in Linux, where random cases found it: a full queue loses all others, though the link is idle."""
+    (left,) = outcomes.simulated(case_of("dualpi2 limit 1", "1 at 1ms size 3042B segment 1000B"), 1).left
+    assert left.at_ns == 1_000_000
+
+
 def test_segments_leave_by_their_number() -> None:
     """A queue that cuts packets lets each segment go; a FIFO the packet, which takes the time of all headers."""
     train = "2 at 1ms size 3042B segment 1000B"
@@ -77,6 +83,7 @@ def test_segments_leave_by_their_number() -> None:
         ("1 size 40B", "is not possible"),
         ("1 size 2000B", "does not fit into frames"),
         ("1 ecn maybe", "maybe"),
+        ("1 size 3569B segment 500B ip 6", "does not fit"),
         ("1 at 1s", "after its end"),
     ],
 )
@@ -283,3 +290,13 @@ def test_a_parent_counts_what_waits_below_it() -> None:
     wrong = judge.broken(case, Outcome([Left(1_000_000, 0, 0)], counters=counters))
     assert wrong is not None
     assert wrong.what == "prio 2: counts 2 packets that wait, and 1 wait below it"
+
+
+def test_a_changed_cake_keeps_hosts_from_flows() -> None:
+    """As in Linux, where a random case found it: a queue that a flow has is no other host's."""
+    packets = ("20 at 1ms flow 0", "20 at 1ms flow 1", "10 at 5ms flow 0")
+    at = [{"time": "4ms", "link.q.qdisc": "cake besteffort dsthost"}]
+    case = read({**document("cake besteffort", *packets), "at": at})
+    order = [one.number for one in outcomes.simulated(case, 1).left]
+    # The first one to come after the change is of a new queue, and does not wait for one that is full.
+    assert order.index(40) < 8

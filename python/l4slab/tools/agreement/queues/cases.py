@@ -172,7 +172,9 @@ def _train(text: Value, file: str) -> list[Packet]:
             f"with a DSCP up to 63 and at least {headers + _LEAST_PAYLOAD} B",
             file=Path(file),
         )
-    if frame > _MTU + ETHERNET or (segment and not _LEAST_PAYLOAD <= segment < size - headers) or size > 60_000:
+    last = (size - headers) % segment or segment if segment else _LEAST_PAYLOAD
+    is_cut = segment < size - headers and min(segment, last) >= _LEAST_PAYLOAD
+    if frame > _MTU + ETHERNET or (segment and not is_cut) or size > 60_000:
         raise InputError(
             f'packets: "{text}" does not fit into frames of {_MTU + ETHERNET} B; add the payload of its segments, such '
             'as "segment 1400B"',

@@ -225,7 +225,7 @@ def _train(rng: random.Random, rate: int, length_ms: int, plain: bool, has_dscp:
     ip = "6" if not plain and rng.random() < 0.2 else "4"
     if not plain and rng.random() < 0.08:
         segment = rng.choice((500, 1400))
-        size = segment * rng.randint(2, 20) + 42 + rng.randint(8, segment - 1)
+        size = segment * rng.randint(2, 20) + (62 if ip == "6" else 42) + rng.randint(8, segment - 1)
         words.append(f"segment {segment}B")
     flow = rng.choice((4, 5)) if ip == "6" else rng.choice((0, 0, 1, 2, 3))
     words += [f"size {max(size, 70)}B", f"flow {flow}"]
