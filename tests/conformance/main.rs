@@ -7,6 +7,7 @@
 mod ack_filter;
 mod cake;
 mod changes;
+mod choke;
 mod codel;
 mod curvy_red;
 mod docsis;

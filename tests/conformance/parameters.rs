@@ -70,6 +70,7 @@ pub fn of(name: &str) -> Option<BoxedStrategy<Case>> {
         "pfifo" | "pfifo_head_drop" => limit(0..50, true).boxed(),
         "bfifo" => limit(0..50_000, false).boxed(),
         "red" => red().boxed(),
+        "choke" => choke().boxed(),
         "codel" => codel().boxed(),
         "fq_codel" => fq_codel().boxed(),
         "fq" => fq().boxed(),
@@ -301,6 +302,20 @@ fn red() -> impl Strategy<Value = Case> {
         })
         // Some of them average over more packets than the kernel's 32 bits allow for.
         .prop_filter("tc or the kernel refuse it", |case| registry::parse(&case.tc).is_ok())
+}
+
+fn choke() -> impl Strategy<Value = Case> {
+    let sizes = (3..200_u32, 1..50_u32, 1..100_u32, 0..20_u32);
+    (sizes, 1..=1000_u32, any::<bool>())
+        .prop_map(|((limit, min, delta, extra), p, ecn)| {
+            let (max, p) = (min + delta, f64::from(p) / 1000.0);
+            let (burst, ecn) = (min + extra, if ecn { "ecn" } else { "" });
+            let tc = format!(
+                "choke limit {limit} min {min} max {max} burst {burst} bandwidth 10mbit probability {p} {ecn}"
+            );
+            case(tc, limit.into(), u64::MAX)
+        })
+        .prop_filter("tc refuses it", |case| registry::parse(&case.tc).is_ok())
 }
 
 fn fq() -> impl Strategy<Value = Case> {

@@ -241,7 +241,7 @@ fn refusals_are_one_sentence_with_the_fix() {
         ),
         (
             "sfq redflowlimit 8 burst 40000",
-            "sfq: min \"0\" is refused; it takes avpkt (1000) or more",
+            "sfq: min \"0\" is refused; it takes 1000 or more",
         ),
         (
             "fq offload_horizon 5s",

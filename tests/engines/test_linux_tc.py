@@ -25,6 +25,12 @@ red limit 60kb avpkt 1000 probability 0.5 bandwidth 10mbit | red limit 60kb avpk
 red limit 60kb avpkt 1000 adaptive | red limit 60kb avpkt 1000 ecn harddrop | red limit 60kb avpkt 1000 ecn nodrop
 red limit 60kb avpkt 1000 nodrop | red limit 60kb min 50kb max 40kb avpkt 1000 | red limit 60kb avpkt 1000 noecn
 red limit 60kb min 30kb max 30kb avpkt 1000 burst 50
+choke | choke limit 1000 | choke limit 1000 bandwidth 10mbit | choke bandwidth 10mbit | choke limit 100 bandwidth x
+choke limit 100 min 10 max 40 bandwidth 10mbit ecn | choke limit 100 max 200 bandwidth 10mbit | choke limit x
+choke limit 100 min 50 max 50 bandwidth 10mbit | choke limit 131071 bandwidth 100mbit
+choke limit 131072 bandwidth 100mbit | choke limit 100 bandwidth 10mbit burst 2 | choke limit 20 bandwidth 10mbit
+choke limit 100 bandwidth 10mbit avpkt 500 burst 40 probability 0.2 | choke limit 100 bandwidth 10mbit harddrop
+choke limit 100 bandwidth 10mbit probability 2 | choke limit 100 bandwidth 10mbit noecn
 codel | codel limit 1 | codel limit 0 | codel target 5ms | codel target 5 | codel target 0 | codel interval 100ms
 codel target 5ms interval 100ms ecn | codel ce_threshold 1ms | codel ce_threshold 0ms | codel noecn | codel ecn noecn
 codel target | codel target x | codel target 5parsecs | codel limit -4 | codel targt 5ms | codel flows 3
@@ -89,7 +95,7 @@ netem delay 10ms 2ms distribution pareto | netem delay 10ms 2ms distribution not
 # `tc` takes these: it leaves a zero out or makes a queue that holds nothing, and does not look at two values of RED.
 STRICTER = """
 red limit 60kb min 15kb max 45kb avpkt 1000 burst 0 | red limit 60kb avpkt 1000 probability 2
-red limit 60kb avpkt 1000 bandwidth 10 | codel limit 0 | codel target 0 | fq_codel flows 0 | fq_codel quantum 0
+red limit 60kb avpkt 1000 bandwidth 10 | choke limit 100 bandwidth 10mbit probability 2 | codel limit 0 | codel target 0 | fq_codel flows 0 | fq_codel quantum 0
 fq_codel drop_batch 0 | fq_codel limit 0 | fq buckets 0 | pie limit 0 | fq_pie flows 0 | fq_pie limit 0
 fq_pie quantum 0 | dualpi2 limit 0 | dualpi2 memlimit 0
 """
@@ -105,6 +111,7 @@ pie -> pie alpha 3 | fq_pie -> fq_pie flows 10 | fq_pie -> fq_pie target 10ms | 
 sfq -> sfq divisor 512 | sfq -> sfq limit 1 | dualpi2 -> dualpi2 target 5ms | dualpi2 -> dualpi2 coupling_factor 0
 dualpi2 -> dualpi2 step_thresh 2p | cake -> cake bandwidth 10mbit | cake -> cake rtt x | cake -> cake besteffort
 red limit 60kb avpkt 1000 -> red limit 90kb avpkt 1000 | red limit 60kb avpkt 1000 -> red limit 90kb
+choke limit 100 bandwidth 10mbit -> choke limit 200 bandwidth 10mbit | choke limit 100 bandwidth 10mbit -> choke limit 200
 tbf rate 10mbit burst 10kb limit 30kb -> tbf rate 20mbit burst 10kb limit 30kb
 tbf rate 10mbit burst 10kb limit 30kb -> tbf rate 20mbit | netem delay 10ms -> netem delay 20ms
 netem delay 10ms -> netem delay x | netem delay 10ms -> netem loss 1%

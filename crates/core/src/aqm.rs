@@ -6,6 +6,7 @@
 
 pub mod blue;
 pub mod cake;
+pub mod choke;
 pub mod cnq;
 pub mod cobalt;
 pub mod cobalt_sce;

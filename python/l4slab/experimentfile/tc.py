@@ -25,10 +25,7 @@ _POLICER = "rate 100mbit burst 64kb"
 _OF_CARDS = ("mq", "mqprio", "multiq")
 _OTHERS = {
     "noqueue": 'a link here always has a queue; "pfifo limit 1" is the smallest',
-    "choke": 'use "red" with its thresholds, or "sfq" with redflowlimit for RED on each flow',
     "gred": 'use htb or prio with "red" in each class',
-    "sfb": 'use "sfq", "fq_codel" or "cake", which tell flows apart as well',
-    "hhf": 'use "fq_codel" or "sfq", which tell flows apart as well',
     "skbprio": 'use "prio" with filters by dscp',
     "etf": "packets have no departure times here; use the pace of a flow",
     "plug": "a rate_trace stops a link for a while",

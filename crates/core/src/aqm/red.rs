@@ -26,7 +26,6 @@ use crate::math;
 use crate::params::kinds::{Spec, number, params, rate, real, size, words};
 use crate::params::{Described, Gauge, Given, Refused, gauge};
 use crate::rng::Rng;
-use crate::tc;
 use crate::time::{Span, Time};
 use crate::units::Rate;
 
@@ -94,12 +93,18 @@ impl RedTable {
     /// # Errors
     /// The keyword at fault and what it takes instead.
     pub fn new(config: &RedConfig) -> Result<Self, (&'static str, String)> {
+        RedTable::counting(config, 1)
+    }
+
+    /// The same where the thresholds count so many bytes each.
+    pub(super) fn counting(config: &RedConfig, unit: u32) -> Result<Self, (&'static str, String)> {
         let (min, max) = (config.min, config.max);
         if max < min {
             return Err(("max", format!("it takes min ({min}) or more")));
         }
-        let wlog = wlog(config).ok_or_else(|| match min < config.avpkt {
-            true => ("min", format!("it takes avpkt ({}) or more", config.avpkt)),
+        let low = min.wrapping_mul(unit);
+        let wlog = wlog(config, low).ok_or_else(|| match low < config.avpkt {
+            true => ("min", format!("it takes {} or more", config.avpkt.div_ceil(unit))),
             false => {
                 ("burst", format!("it takes more packets, or a min below {} avpkt", config.burst))
             }
@@ -108,10 +113,10 @@ impl RedTable {
         if bits(max) + wlog >= 32 {
             return Err(("max", format!("it takes fewer than {} bytes", 1_u32 << (31 - wlog))));
         }
-        let plog = plog(max - min, config.probability)
+        let apart = max.wrapping_mul(unit).wrapping_sub(min.wrapping_mul(unit));
+        let plog = plog(apart, config.probability)
             .ok_or_else(|| ("probability", "it takes more for thresholds so far apart".into()))?;
-        let (scell_log, decay) = decays(config, wlog)
-            .ok_or_else(|| ("bandwidth", "it takes a higher rate, or a smaller avpkt".into()))?;
+        let (scell_log, decay) = decays(config, wlog);
         // A probability of 1 overflows to 0, which makes the kernel take a power of two instead.
         let max_p = match (config.probability * 4_294_967_296.0) as u64 as u32 {
             0 => (u32::MAX >> plog).wrapping_mul(delta(config)),
@@ -123,6 +128,19 @@ impl RedTable {
     pub(super) fn thresholds(&self, config: &RedConfig) -> Thresholds {
         let (min, max, wlog) = (config.min, config.max, self.wlog);
         Thresholds { min, max, wlog, slope: self.max_p / delta(config) }
+    }
+
+    /// An average at the end of an idle time.
+    pub(super) fn decayed(&self, avg: u64, idle: Span) -> u64 {
+        let us = idle.as_micros().min((CELLS as u64 - 1) << self.scell_log);
+        match self.decay[(us >> self.scell_log) as usize] {
+            // Too short for the table: a straight line, at most down to a half.
+            0 => {
+                let lost = (u128::from(avg) * u128::from(us)) >> self.scell_log;
+                avg.saturating_sub(lost as u64).max(avg >> 1)
+            }
+            shift => avg >> shift,
+        }
     }
 }
 
@@ -171,6 +189,22 @@ impl Average {
             self.count = -1;
             return Verdict::Hard;
         }
+        self.between(at, rng)
+    }
+
+    /// Of a queue whose parameters are others: the next random mark stays.
+    pub fn emptied(&self) -> Average {
+        Average { draw: self.draw, ..Average::NONE }
+    }
+
+    /// The average is outside the thresholds, so the random marks begin anew.
+    pub fn restart(&mut self) {
+        self.count = -1;
+    }
+
+    /// It is between them.
+    #[inline]
+    pub fn between(&mut self, at: &Thresholds, rng: &mut Rng) -> Verdict {
         self.count += 1;
         // Uniform from 0 to delta/max_p.
         let roll = |rng: &mut Rng| rng.u32() / at.slope.max(1);
@@ -196,9 +230,9 @@ impl Average {
 
 /// The least averaging that lets a burst pass which ends an idle time: burst + 1 - min/avpkt <=
 /// (1 - (1-W)^burst)/W for W = 2^-wlog, though never less than a half.
-fn wlog(config: &RedConfig) -> Option<u32> {
+fn wlog(config: &RedConfig, min: u32) -> Option<u32> {
     let burst = f64::from(config.burst);
-    let excess = burst + 1.0 - f64::from(config.min) / f64::from(config.avpkt);
+    let excess = burst + 1.0 - f64::from(min) / f64::from(config.avpkt);
     let fits = |wlog: &u32| {
         let w = 1.0 / (1_u64 << wlog) as f64;
         excess <= (1.0 - math::pow(1.0 - w, burst)) / w
@@ -217,18 +251,20 @@ fn plog(delta: u32, probability: f64) -> Option<u32> {
 
 /// After a time t the average is to be multiplied by (1-W)^(t/(time of a packet)); the table has the
 /// exponents to base two, though it multiplies with the natural logarithm, as `tc` does.
-fn decays(config: &RedConfig, wlog: u32) -> Option<(u32, [u8; CELLS])> {
+fn decays(config: &RedConfig, wlog: u32) -> (u32, [u8; CELLS]) {
     let packet_us = 1e6 * f64::from(config.avpkt) / (config.bandwidth.bps() / 8) as f64;
     let packet_ticks = (packet_us * TICKS_PER_US).ceil();
     let per_tick = -math::ln(1.0 - 1.0 / (1_u64 << wlog) as f64) / packet_ticks;
     let range = f64::from(DECAY_MAX) / per_tick;
-    let scell_log = (0..32).find(|&log| range / ((1_u64 << log) as f64) < RANGE)?;
+    // `tc` takes any range with the last one, which is negative in C.
+    let fits = |log: &u32| range / f64::from(1_u32 << log) < RANGE;
+    let scell_log = (0..31).find(fits).unwrap_or(31);
     let mut decay = [DECAY_MAX; CELLS];
     for (i, decay) in decay.iter_mut().enumerate().take(CELLS - 1) {
         let exponent = ((i as u64) << scell_log) as f64 * per_tick;
         *decay = exponent.min(f64::from(DECAY_MAX)) as u8;
     }
-    Some((scell_log, decay))
+    (scell_log, decay)
 }
 
 /// The queue at work.
@@ -269,24 +305,10 @@ impl<P: Pkt> Red<P> {
         }
     }
 
-    /// The average at the end of an idle time.
-    fn decayed(&self, idle: Span) -> u64 {
-        let avg = self.average.scaled;
-        let us = idle.as_micros().min((CELLS as u64 - 1) << self.table.scell_log);
-        match self.table.decay[(us >> self.table.scell_log) as usize] {
-            // Too short for the table: a straight line, at most down to a half.
-            0 => {
-                let lost = (u128::from(avg) * u128::from(us)) >> self.table.scell_log;
-                avg.saturating_sub(lost as u64).max(avg >> 1)
-            }
-            shift => avg >> shift,
-        }
-    }
-
     /// Adaptive RED (Floyd 2001 Section 4): the average is to stay in the middle fifth.
     fn adapt(&mut self, now: Time) {
-        let avg =
-            self.idle_since.map_or(self.average.scaled, |since| self.decayed(now.since(since)));
+        let avg = self.average.scaled;
+        let avg = self.idle_since.map_or(avg, |since| self.table.decayed(avg, now.since(since)));
         let avg = avg >> self.table.wlog;
         let delta = delta(&self.config);
         let fifth = u64::from(delta / 5);
@@ -304,7 +326,9 @@ impl<P: Pkt + Send> Aqm<P> for Red<P> {
     #[inline]
     fn enqueue(&mut self, mut pkt: P, cx: &mut QueueCx<P>) {
         match self.idle_since.take() {
-            Some(since) => self.average.scaled = self.decayed(cx.now.since(since)),
+            Some(since) => {
+                self.average.scaled = self.table.decayed(self.average.scaled, cx.now.since(since));
+            }
             None => self.average.add(self.queue.bytes(), self.table.wlog),
         }
         let verdict = self.average.verdict(&self.thresholds, cx.rng);
@@ -408,7 +432,6 @@ impl RedConfig {
             "min" => self.min.to_string(),
             "max" => self.max.to_string(),
             "burst" => self.burst.to_string(),
-            "bandwidth" => tc::format_rate(self.bandwidth),
             _ => self.probability.to_string(),
         }
     }

@@ -5,9 +5,9 @@ use std::any::Any;
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::{
-    Aqm, LinkInfo, Marking, Overflow, Pkt, Qdisc, Room, Separation, cake, cnq, codel, curvy_red,
-    deltic, docsis, dualpi2, dualpi2_rfc9332, fifo, fq, fq_codel, fq_pie, lfq_cobalt, netem, own,
-    pfifo_fast, pi2, pie, printed, red, sfq, tbf, twin_codel_af,
+    Aqm, LinkInfo, Marking, Overflow, Pkt, Qdisc, Room, Separation, cake, choke, cnq, codel,
+    curvy_red, deltic, docsis, dualpi2, dualpi2_rfc9332, fifo, fq, fq_codel, fq_pie,
+    lfq_cobalt, netem, own, pfifo_fast, pi2, pie, printed, red, sfq, tbf, twin_codel_af,
 };
 use crate::params::{self, Changed, Described, Gauge, Info, Refused};
 use crate::rng::Rng;
@@ -18,6 +18,7 @@ qdiscs! {
     PfifoHeadDrop(fifo::PfifoHeadDrop),
     PfifoFast(pfifo_fast::PfifoFastConfig),
     Red(red::RedConfig),
+    Choke(choke::ChokeConfig),
     Codel(codel::CodelConfig),
     FqCodel(fq_codel::FqCodelConfig),
     Fq(fq::FqConfig),

@@ -48,6 +48,12 @@ _USUAL: dict[str, Sequence[str]] = {
     "memlimit": ("20000", "100000"),
     "memory_limit": ("20000", "100000"),
 }
+# Where a keyword has another meaning than in most queues.
+_OWN: dict[tuple[str, str], Sequence[str]] = {
+    ("choke", "min"): ("1", "3", "10"),
+    ("choke", "max"): ("2", "6", "30"),
+    ("choke", "burst"): ("1", "3", "15", "40"),
+}
 # Sizes in bytes where most have packets.
 _BYTES = {("bfifo", "limit"): 1514, ("red", "limit"): 3000, ("tbf", "limit"): 1514, ("red", "burst"): 0}
 # A corrupt packet may have lost its number, and packets of the generator are UDP and belong to no socket.
@@ -143,7 +149,7 @@ def queue(rng: random.Random, name: str) -> str:
 
 
 def _usual(rng: random.Random, name: str, keyword: str) -> str:
-    if (values := _USUAL.get(keyword)) is None:
+    if (values := _OWN.get((name, keyword), _USUAL.get(keyword))) is None:
         return ""
     value = rng.choice(values)
     unit = _BYTES.get((name, keyword), 1)
