@@ -27,6 +27,7 @@ mod police;
 mod qdiscs;
 mod red;
 mod sce;
+mod sfb;
 mod sfq;
 mod stab;
 mod tbf;

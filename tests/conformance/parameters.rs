@@ -71,6 +71,7 @@ pub fn of(name: &str) -> Option<BoxedStrategy<Case>> {
         "bfifo" => limit(0..50_000, false).boxed(),
         "red" => red().boxed(),
         "choke" => choke().boxed(),
+        "sfb" => sfb().boxed(),
         "codel" => codel().boxed(),
         "fq_codel" => fq_codel().boxed(),
         "fq" => fq().boxed(),
@@ -316,6 +317,20 @@ fn choke() -> impl Strategy<Value = Case> {
             case(tc, limit.into(), u64::MAX)
         })
         .prop_filter("tc refuses it", |case| registry::parse(&case.tc).is_ok())
+}
+
+fn sfb() -> impl Strategy<Value = Case> {
+    let sizes = (1..200_u64, 0..100_u32, 0..50_u32, 0..200_u32, 0..200_u32);
+    (sizes, 0..=1000_u32, 0..=1000_u32, 0..1000_u32, 0..50_u32).prop_map(
+        |((limit, max, target, rehash, db), up, down, rate, burst)| {
+            let (up, down) = (f64::from(up) / 1000.0, f64::from(down) / 1000.0);
+            let tc = format!(
+                "sfb limit {limit} max {max} target {target} rehash {rehash} db {db} increment {up} \
+                 decrement {down} penalty_rate {rate} penalty_burst {burst}"
+            );
+            case(tc, limit, u64::MAX)
+        },
+    )
 }
 
 fn fq() -> impl Strategy<Value = Case> {

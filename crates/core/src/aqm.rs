@@ -43,6 +43,7 @@ pub mod red;
 pub mod registry;
 pub mod scheduler;
 pub mod service;
+pub mod sfb;
 pub mod sfq;
 pub mod shaper;
 pub mod stab;

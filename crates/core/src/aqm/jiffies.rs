@@ -21,9 +21,14 @@ pub fn from_span(time: Span) -> u64 {
     time.0.div_ceil(JIFFY)
 }
 
+/// The counter at this time.
+pub fn at(now: Time) -> u64 {
+    now.0 / JIFFY
+}
+
 /// When a timer fires that is set at `now` for `jiffies` later.
 pub fn expiry(now: Time, jiffies: u64) -> Time {
-    let now = now.0 / JIFFY;
+    let now = at(now);
     // The wheel already stands at the next tick.
     let distance = jiffies.saturating_sub(1);
     let below = |level: &u32| distance < FIRST_LEVEL << (STEP_BITS * level);

@@ -14,7 +14,7 @@ use crate::packet::{Flags, Packet};
 use crate::time::Time;
 
 /// Queues that drop an arrival by their law and call that congestion, or success.
-const CALL_IT_CONGESTION: [&str; 4] = ["red", "choke", "fq_pie", "sfq"];
+const CALL_IT_CONGESTION: [&str; 5] = ["red", "choke", "sfb", "fq_pie", "sfq"];
 const CALL_IT_SUCCESS: [&str; 1] = ["dualpi2"];
 
 /// A link's queue in the host that sends, whose TCP learns what leaves and what is dropped.

@@ -685,8 +685,8 @@ def orders(lab: Lab, change: Change) -> Iterable[str]:
         before, kind = lab.kinds.get((ns, parent), first[parent].split()[0]), qdisc.split()[0]
         lab.kinds[ns, parent] = kind
         if kind == before:
-            # Some kernels refuse a change that names nothing.
-            if qdisc != kind or kind == "netem":
+            # Some kernels refuse a change that names nothing. To these tc always tells all.
+            if qdisc != kind or kind in ("netem", "sfb"):
                 yield f"{when} do {ns} tc qdisc change dev out parent {parent} {qdisc}"
             continue
         lab.handles[ns] = lab.handles.get(ns, HANDLE) + 1

@@ -53,6 +53,14 @@ _OWN: dict[tuple[str, str], Sequence[str]] = {
     ("choke", "min"): ("1", "3", "10"),
     ("choke", "max"): ("2", "6", "30"),
     ("choke", "burst"): ("1", "3", "15", "40"),
+    ("sfb", "target"): ("1", "3", "10"),
+    ("sfb", "max"): ("2", "5", "20"),
+    ("sfb", "increment"): ("0", "0.01", "0.2", "1"),
+    ("sfb", "decrement"): ("0", "0.01", "0.2"),
+    ("sfb", "rehash"): ("0", "13", "50"),
+    ("sfb", "db"): ("0", "5", "40"),
+    ("sfb", "penalty_rate"): ("0", "100", "2000"),
+    ("sfb", "penalty_burst"): ("0", "1", "10"),
 }
 # Sizes in bytes where most have packets.
 _BYTES = {("bfifo", "limit"): 1514, ("red", "limit"): 3000, ("tbf", "limit"): 1514, ("red", "burst"): 0}
