@@ -41,7 +41,7 @@ fn number(config: &QdiscConfig, keyword: &str) -> u64 {
 fn fits(config: &QdiscConfig, packets: u64, memory: u64) -> Option<bool> {
     let limit = || packets <= number(config, "limit");
     match config.name() {
-        "codel" | "pie" | "fq" | "fq_pie" => Some(limit()),
+        "codel" | "pie" | "fq" | "fq_pie" | "hhf" => Some(limit()),
         "dualpi2" => Some(limit() && memory <= number(config, "memlimit")),
         "fq_codel" => Some(limit() && memory <= number(config, "memory_limit")),
         _ => None,

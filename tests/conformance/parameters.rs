@@ -72,6 +72,7 @@ pub fn of(name: &str) -> Option<BoxedStrategy<Case>> {
         "red" => red().boxed(),
         "choke" => choke().boxed(),
         "sfb" => sfb().boxed(),
+        "hhf" => hhf().boxed(),
         "codel" => codel().boxed(),
         "fq_codel" => fq_codel().boxed(),
         "fq" => fq().boxed(),
@@ -329,6 +330,20 @@ fn sfb() -> impl Strategy<Value = Case> {
                  decrement {down} penalty_rate {rate} penalty_burst {burst}"
             );
             case(tc, limit, u64::MAX)
+        },
+    )
+}
+
+fn hhf() -> impl Strategy<Value = Case> {
+    let times = (1..100_u32, 1..2000_u32);
+    (1..200_u64, 256..5000_u32, 1..20_u32, 1..100_000_u32, 1..10_u32, times).prop_map(
+        |(limit, quantum, heavy, admit, weight, (reset, evict))| {
+            let tc = format!(
+                "hhf limit {limit} quantum {quantum} hh_limit {heavy} admit_bytes {admit} non_hh_weight {weight} \
+                 reset_timeout {reset}ms evict_timeout {evict}ms"
+            );
+            // A flow that becomes heavy, or light, overtakes itself.
+            Case { reorders: true, ..case(tc, limit, u64::MAX) }
         },
     )
 }

@@ -68,7 +68,7 @@ fn pfifo_head_drop_keeps_the_newest() {
 
 /// Queues that change the order of packets of different flows.
 const FLOW_QUEUES: &[&str] =
-    &["cake", "cnq_", "fq", "lfq_cobalt", "pfifo_fast", "sfq", "twin_codel_af"];
+    &["cake", "cnq_", "fq", "hhf", "lfq_cobalt", "pfifo_fast", "sfq", "twin_codel_af"];
 
 /// Packets that each queue gets, and how many of them with one set of parameters.
 const PACKETS: u64 = if cfg!(debug_assertions) { 100_000 } else { 1_000_000 };

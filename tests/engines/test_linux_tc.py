@@ -34,6 +34,10 @@ choke limit 100 bandwidth 10mbit probability 2 | choke limit 100 bandwidth 10mbi
 sfb | sfb limit 100 | sfb limit 0 | sfb max 10 target 5 | sfb target 0 | sfb rehash 1000 db 100 | sfb rehash 1s | sfb db x
 sfb increment 0.1 decrement 0.01 | sfb increment 1 | sfb increment 1.5 | sfb decrement -1 | sfb penalty_rate 100
 sfb penalty_burst 0 | sfb penalty_rate 0 | sfb ecn | sfb limit | sfb penalty_rate 1mbit
+hhf | hhf limit 100 | hhf limit x | hhf quantum 300 | hhf quantum 2147483648 | hhf quantum 3k | hhf hh_limit 2048
+hhf hh_limit 2049 | hhf reset_timeout 40ms | hhf reset_timeout x | hhf evict_timeout 1s | hhf admit_bytes 128000
+hhf admit_bytes 128k | hhf non_hh_weight 3 | hhf non_hh_weight 1418418 | hhf non_hh_weight 1418417 | hhf ecn | hhf limit 0
+hhf hh_limit 0 | hhf reset_timeout 0
 codel | codel limit 1 | codel limit 0 | codel target 5ms | codel target 5 | codel target 0 | codel interval 100ms
 codel target 5ms interval 100ms ecn | codel ce_threshold 1ms | codel ce_threshold 0ms | codel noecn | codel ecn noecn
 codel target | codel target x | codel target 5parsecs | codel limit -4 | codel targt 5ms | codel flows 3
@@ -98,7 +102,8 @@ netem delay 10ms 2ms distribution pareto | netem delay 10ms 2ms distribution not
 # `tc` takes these: it leaves a zero out or makes a queue that holds nothing, and does not look at two values of RED.
 STRICTER = """
 red limit 60kb min 15kb max 45kb avpkt 1000 burst 0 | red limit 60kb avpkt 1000 probability 2
-red limit 60kb avpkt 1000 bandwidth 10 | choke limit 100 bandwidth 10mbit probability 2 | codel limit 0 | codel target 0 | fq_codel flows 0 | fq_codel quantum 0
+red limit 60kb avpkt 1000 bandwidth 10 | choke limit 100 bandwidth 10mbit probability 2 | hhf limit 0 | hhf hh_limit 0
+hhf reset_timeout 0 | codel limit 0 | codel target 0 | fq_codel flows 0 | fq_codel quantum 0
 fq_codel drop_batch 0 | fq_codel limit 0 | fq buckets 0 | pie limit 0 | fq_pie flows 0 | fq_pie limit 0
 fq_pie quantum 0 | dualpi2 limit 0 | dualpi2 memlimit 0
 """
@@ -115,7 +120,7 @@ sfq -> sfq divisor 512 | sfq -> sfq limit 1 | dualpi2 -> dualpi2 target 5ms | du
 dualpi2 -> dualpi2 step_thresh 2p | cake -> cake bandwidth 10mbit | cake -> cake rtt x | cake -> cake besteffort
 red limit 60kb avpkt 1000 -> red limit 90kb avpkt 1000 | red limit 60kb avpkt 1000 -> red limit 90kb
 choke limit 100 bandwidth 10mbit -> choke limit 200 bandwidth 10mbit | choke limit 100 bandwidth 10mbit -> choke limit 200
-sfb -> sfb limit 5 | sfb -> sfb increment 2| hhf quantum 3000 -> hhf non_hh_weight 1418417
+sfb -> sfb limit 5 | sfb -> sfb increment 2 | hhf -> hhf limit 5 | hhf quantum 3000 -> hhf non_hh_weight 1418417
 tbf rate 10mbit burst 10kb limit 30kb -> tbf rate 20mbit burst 10kb limit 30kb
 tbf rate 10mbit burst 10kb limit 30kb -> tbf rate 20mbit | netem delay 10ms -> netem delay 20ms
 netem delay 10ms -> netem delay x | netem delay 10ms -> netem loss 1%

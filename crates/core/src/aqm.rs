@@ -23,6 +23,7 @@ pub mod flow_hash;
 pub mod fq;
 pub mod fq_codel;
 pub mod fq_pie;
+pub mod hhf;
 pub mod hosts;
 pub mod inverse_sqrt;
 pub mod jiffies;

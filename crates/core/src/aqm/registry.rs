@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use super::{
     Aqm, LinkInfo, Marking, Overflow, Pkt, Qdisc, Room, Separation, cake, choke, cnq, codel,
-    curvy_red, deltic, docsis, dualpi2, dualpi2_rfc9332, fifo, fq, fq_codel, fq_pie,
+    curvy_red, deltic, docsis, dualpi2, dualpi2_rfc9332, fifo, fq, fq_codel, fq_pie, hhf,
     lfq_cobalt, netem, own, pfifo_fast, pi2, pie, printed, red, sfb, sfq, tbf, twin_codel_af,
 };
 use crate::params::{self, Changed, Described, Gauge, Info, Refused};
@@ -20,6 +20,7 @@ qdiscs! {
     Red(red::RedConfig),
     Choke(choke::ChokeConfig),
     Sfb(sfb::SfbConfig),
+    Hhf(hhf::HhfConfig),
     Codel(codel::CodelConfig),
     FqCodel(fq_codel::FqCodelConfig),
     Fq(fq::FqConfig),

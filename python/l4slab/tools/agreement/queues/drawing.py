@@ -61,6 +61,11 @@ _OWN: dict[tuple[str, str], Sequence[str]] = {
     ("sfb", "db"): ("0", "5", "40"),
     ("sfb", "penalty_rate"): ("0", "100", "2000"),
     ("sfb", "penalty_burst"): ("0", "1", "10"),
+    ("hhf", "hh_limit"): ("1", "2", "2048"),
+    ("hhf", "reset_timeout"): ("1us", "10ms", "40ms"),
+    ("hhf", "evict_timeout"): ("1us", "10ms", "100ms"),
+    ("hhf", "admit_bytes"): ("1", "5000", "40000"),
+    ("hhf", "non_hh_weight"): ("1", "2", "7"),
 }
 # Sizes in bytes where most have packets.
 _BYTES = {("bfifo", "limit"): 1514, ("red", "limit"): 3000, ("tbf", "limit"): 1514, ("red", "burst"): 0}
