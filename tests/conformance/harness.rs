@@ -4,7 +4,7 @@
 use l4slab_core::aqm::LinkInfo;
 use l4slab_core::aqm::hosts::Hosts;
 use l4slab_core::aqm::registry;
-use l4slab_core::aqm::tree::{ClassSpec, Queue};
+use l4slab_core::aqm::tree::{ClassSpec, FilterSpec, Queue};
 use l4slab_core::aqm::{Aqm, DropReason, Dropped, Marks, Pkt, QueueCx, TcpHeader};
 use l4slab_core::ecn::Ecn;
 use l4slab_core::probe::Gauges;
@@ -123,6 +123,25 @@ impl Bench {
         let class = ClassSpec { id: "1".to_owned(), qdisc: Some(class.to_owned()), ..bare() };
         let queue = Queue::new(tc, vec![class], Vec::new()).unwrap_or_else(|e| panic!("{e}"));
         Bench::of(queue.build(LINK), 1)
+    }
+    /// A queue with classes: each has a number, a queue and a quantum, and takes the packets with a DSCP like its number.
+    pub fn tree(tc: &str, classes: &[(u8, &str, u32)]) -> Bench {
+        let class = |&(id, qdisc, quantum_bytes): &(u8, &str, u32)| ClassSpec {
+            id: id.to_string(),
+            qdisc: Some(qdisc.to_owned()),
+            quantum_bytes,
+            ..bare()
+        };
+        let filter = |&(id, _, _): &(u8, &str, u32)| FilterSpec {
+            class: id.to_string(),
+            dscp: Some(id),
+            ecn: None,
+            host: None,
+            policer: None,
+        };
+        let classes_of = classes.iter().map(class).collect();
+        let queue = Queue::new(tc, classes_of, classes.iter().map(filter).collect());
+        Bench::of(queue.unwrap_or_else(|e| panic!("{e}")).build(LINK), 1)
     }
     fn of(queue: Box<dyn Aqm<Packet>>, seed: u64) -> Bench {
         Bench {

@@ -27,6 +27,7 @@ mod pie;
 mod police;
 mod qdiscs;
 mod red;
+mod rounds;
 mod sce;
 mod sfb;
 mod sfq;

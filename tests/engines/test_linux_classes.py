@@ -142,6 +142,21 @@ def test_prio_makes_its_classes_itself(describe: Describe) -> None:
     assert not any("class replace" in line for line in commands)
 
 
+def test_drr_is_told_its_classes_and_ets_its_bands(describe: Describe) -> None:
+    drr = PRIO.replace('qdisc = "prio"', 'qdisc = "drr"', 1) + '[[link.one.filter]]\nclass = "2"\n'
+    run = describe(drr + CUBIC + '[[at]]\ntime = "1s"\n"link.one.class.1.quantum" = "700B"\n')
+    commands = of_tree(run)
+    assert commands[0].endswith("handle 2: drr")
+    assert commands[1] == "class replace dev out parent 2: classid 2:1 drr quantum 1514"
+    assert commands[-1] == "filter add dev out parent 2: protocol ip pref 2 flower  classid 2:2"
+    assert [line for line in lab.build(run).plan if line.startswith("at ")] == [
+        "at 1000000000 do k1 tc class change dev out parent 2: classid 2:1 drr quantum 700"
+    ]
+    commands = of_tree(describe(PRIO.replace('qdisc = "prio"', 'qdisc = "ets strict 2 quanta 3000"', 1) + CUBIC))
+    assert commands[0].endswith(f"ets bands 3 strict 2 quanta 3000 priomap {' '.join('2' * 16)}")
+    assert not any("class replace" in line for line in commands)
+
+
 CHANGES = """
 [[at]]
 time = "1s"

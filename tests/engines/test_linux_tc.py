@@ -31,13 +31,14 @@ choke limit 100 min 50 max 50 bandwidth 10mbit | choke limit 131071 bandwidth 10
 choke limit 131072 bandwidth 100mbit | choke limit 100 bandwidth 10mbit burst 2 | choke limit 20 bandwidth 10mbit
 choke limit 100 bandwidth 10mbit avpkt 500 burst 40 probability 0.2 | choke limit 100 bandwidth 10mbit harddrop
 choke limit 100 bandwidth 10mbit probability 2 | choke limit 100 bandwidth 10mbit noecn
-sfb | sfb limit 100 | sfb limit 0 | sfb max 10 target 5 | sfb target 0 | sfb rehash 1000 db 100 | sfb rehash 1s | sfb db x
-sfb increment 0.1 decrement 0.01 | sfb increment 1 | sfb increment 1.5 | sfb decrement -1 | sfb penalty_rate 100
+sfb | sfb limit 100 | sfb limit 0 | sfb max 10 target 5 | sfb target 0 | sfb rehash 1000 db 100 | sfb rehash 1s
+sfb db x | sfb increment 0.1 decrement 0.01 | sfb increment 1 | sfb increment 1.5 | sfb decrement -1
+sfb penalty_rate 100
 sfb penalty_burst 0 | sfb penalty_rate 0 | sfb ecn | sfb limit | sfb penalty_rate 1mbit
 hhf | hhf limit 100 | hhf limit x | hhf quantum 300 | hhf quantum 2147483648 | hhf quantum 3k | hhf hh_limit 2048
 hhf hh_limit 2049 | hhf reset_timeout 40ms | hhf reset_timeout x | hhf evict_timeout 1s | hhf admit_bytes 128000
-hhf admit_bytes 128k | hhf non_hh_weight 3 | hhf non_hh_weight 1418418 | hhf non_hh_weight 1418417 | hhf ecn | hhf limit 0
-hhf hh_limit 0 | hhf reset_timeout 0
+hhf admit_bytes 128k | hhf non_hh_weight 3 | hhf non_hh_weight 1418418 | hhf non_hh_weight 1418417 | hhf ecn
+hhf limit 0 | hhf hh_limit 0 | hhf reset_timeout 0
 codel | codel limit 1 | codel limit 0 | codel target 5ms | codel target 5 | codel target 0 | codel interval 100ms
 codel target 5ms interval 100ms ecn | codel ce_threshold 1ms | codel ce_threshold 0ms | codel noecn | codel ecn noecn
 codel target | codel target x | codel target 5parsecs | codel limit -4 | codel targt 5ms | codel flows 3
@@ -119,7 +120,8 @@ pie -> pie alpha 3 | fq_pie -> fq_pie flows 10 | fq_pie -> fq_pie target 10ms | 
 sfq -> sfq divisor 512 | sfq -> sfq limit 1 | dualpi2 -> dualpi2 target 5ms | dualpi2 -> dualpi2 coupling_factor 0
 dualpi2 -> dualpi2 step_thresh 2p | cake -> cake bandwidth 10mbit | cake -> cake rtt x | cake -> cake besteffort
 red limit 60kb avpkt 1000 -> red limit 90kb avpkt 1000 | red limit 60kb avpkt 1000 -> red limit 90kb
-choke limit 100 bandwidth 10mbit -> choke limit 200 bandwidth 10mbit | choke limit 100 bandwidth 10mbit -> choke limit 200
+choke limit 100 bandwidth 10mbit -> choke limit 200 bandwidth 10mbit
+choke limit 100 bandwidth 10mbit -> choke limit 200
 sfb -> sfb limit 5 | sfb -> sfb increment 2 | hhf -> hhf limit 5 | hhf quantum 3000 -> hhf non_hh_weight 1418417
 tbf rate 10mbit burst 10kb limit 30kb -> tbf rate 20mbit burst 10kb limit 30kb
 tbf rate 10mbit burst 10kb limit 30kb -> tbf rate 20mbit | netem delay 10ms -> netem delay 20ms

@@ -100,7 +100,7 @@ MISTAKES = [
     ("", "", "htb default c", "is no class: what no filter takes needs a queue"),
     ("", "", "htb", "default is missing"),
     ("", "", "pfifo", "stands beside qdisc = \"pfifo\", which holds no classes"),
-    ("", "", "drr", "htb and prio are modelled"),
+    ("", "", "hfsc", "htb, prio, drr and ets are modelled"),
     ("", "", "mq", "the several queues of a network card, and a link here is a shaper with one"),
     ('dscp = "ef"\nhost = "b"\nclass = "a"', 'dscp = "ef"\nclass = "1"', "htb default b", "has others below it"),
     ('dscp = "ef"\nhost = "b"\nclass = "a"', 'class = "a"', "htb default b", "takes every packet"),
@@ -125,11 +125,27 @@ def test_a_mistake_is_one_sentence(tmp_path: Path, old: str, new: str, qdisc: st
         (PRIO, "prio bands 2", "write a priomap"),
         (PRIO + 'rate = "1Mbit"\n', f"prio bands 2 {TWO}", "is of htb"),
         (PRIO + '[link.one.class.3]\nqdisc = "pfifo"\n', f"prio bands 2 {TWO}", "is no band"),
+        (PRIO, "ets bands 3", "has no class 3"),
+        (PRIO, "ets strict 1 quanta 3000 1514", "has no class 3"),
+        (PRIO + 'quantum = "3000B"\n', "ets bands 2", "a band of ets has a qdisc only"),
+        (PRIO + 'rate = "1Mbit"\n', "drr", "a class of drr has a quantum, and has a qdisc only"),
+        ('[link.one.class.1]\nquantum = "3000B"\n', "drr", "has no qdisc"),
     ],
 )
 def test_bands_that_do_not_fit_are_refused(tmp_path: Path, classes: str, qdisc: str, said: str) -> None:
     with pytest.raises(InputError, match=said):
         described(tmp_path, classes, qdisc)
+
+
+def test_classes_of_drr_have_quanta_and_filters_that_take_all(tmp_path: Path) -> None:
+    file = PRIO + 'quantum = "6000B"\n[[link.one.filter]]\nclass = "2"\n'
+    link = described(tmp_path, file + at("1s", '"link.one.class.1.quantum" = "700B"'), "drr")["links"][0]
+    assert link["qdisc"] == "drr"
+    assert [one["quantum_bytes"] for one in link["classes"]] == [1514, 6000]
+    assert link["filters"] == [{"class": "2"}]
+    ets = described(tmp_path, PRIO, "ets strict 1 quanta 3k")["links"][0]
+    assert ets["qdisc"] == f"ets bands 2 strict 1 quanta 3072 priomap {' '.join('1' * 16)}"
+    assert [one.keys() for one in ets["classes"]] == [{"id", "qdisc"}] * 2
 
 
 TBF = PRIO.replace('"fq_codel"', '"tbf rate 2mbit burst 10kb limit 1mb"') + '[link.one.class."2:1"]\nqdisc = "pie"\n'

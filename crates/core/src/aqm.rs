@@ -136,6 +136,11 @@ pub trait Aqm<P: Pkt>: Send {
     fn dequeue(&mut self, cx: &mut QueueCx<P>) -> Option<P>;
     fn backlog(&self) -> Backlog;
 
+    /// The length of the packet that `dequeue` gives next, whenever that is; `None` of a queue that does not know before,
+    /// or is empty.
+    fn next_len(&self) -> Option<u32> {
+        None
+    }
     /// As `enqueue`. A queue that copies the packet straight into its place saves the way over the stack.
     #[inline(always)]
     fn enqueue_copy(&mut self, pkt: &P, cx: &mut QueueCx<P>) {

@@ -32,10 +32,14 @@ _ID = re.compile(r"[1-9a-f][0-9a-f]{0,3}(?::[1-9a-f][0-9a-f]{0,3})*")
 # The keys of a class that may change during a run: the queue of a leaf, and all others of htb.
 QUEUE: Final = "qdisc"
 _NUMBERS, _TURNS = ("rate", "ceil", "burst", "cburst"), ("prio", "quantum")
+# The quantum of a class of drr is a full frame, unless the file says another one.
+_FRAME = 1514
+# Queues whose classes are bands, all of which have to be there.
+_BANDS: Final = ("prio", "ets")
 
 
 class Class(Table):
-    """One class; all but `qdisc` is of htb."""
+    """One class; all but `qdisc` is of htb, and `quantum` of drr, too."""
 
     section = "class"
     parent: str | None = Field(default=None, examples=['"1"'])
@@ -49,7 +53,7 @@ class Class(Table):
 
 
 class Filter(Table):
-    """A packet that has all that is said goes into the class, unless an earlier filter takes it."""
+    """A packet that has all that is said goes into the class, unless an earlier one takes it; in drr it may be any."""
 
     section = "filter"
     class_: str = Field(validation_alias="class", examples=['"10"'])
@@ -57,12 +61,6 @@ class Filter(Table):
     ecn: Codepoint | None = Field(default=None, examples=['"ect1"'])
     host: str | None = Field(default=None, examples=['"l4s"'])
     policer: str | None = Field(default=None, examples=['"rate 1mbit burst 10kb"'])
-
-    def mistake(self, raw: Keys) -> tuple[str, str] | None:
-        del raw
-        if self.dscp is None and self.ecn is None and self.host is None and self.policer is None:
-            return "", 'takes every packet, which default says; add dscp, ecn or host, such as ecn = "ect1"'
-        return None
 
 
 def qdiscs_of(table: run.Link | run.Change) -> Iterator[str]:
@@ -172,7 +170,9 @@ def changeable(link: run.Link) -> dict[str, tuple[str, ...]]:
     valid: dict[str, tuple[str, ...]] = {}
     for number, qdisc in qdiscs.items():
         if number:
-            numbers = (*_NUMBERS, *(_TURNS if qdisc else ())) if qdiscs[holder(number)].startswith("htb ") else ()
+            kind = qdiscs[holder(number)].partition(" ")[0]
+            of_htb = (*_NUMBERS, *(_TURNS if qdisc else ()))
+            numbers: tuple[str, ...] = {"htb": of_htb, "drr": ("quantum",)}.get(kind, ())
             valid[number] = (*numbers, QUEUE) if qdisc and not holds(number, qdisc, qdiscs) else numbers
     return valid
 
@@ -212,6 +212,11 @@ class _Building:
         """The table of one of its classes, as TOML has it."""
         number = f'"{self.number(minor)}"' if self.outer else minor
         return f"[{'.'.join(self.place)}.class.{number}]"
+
+    @property
+    def bands(self) -> int:
+        """How many prio or ets has."""
+        return int(self.words[2])
 
     @property
     def default(self) -> str:
@@ -381,14 +386,14 @@ def _check_above(build: _Building, number: str) -> None:
         raise Problem(build.of(number), "parent", text)
 
 
-def _check_prio(build: _Building, tables: Mapping[str, Keys]) -> None:
-    bands = [build.number(f"{band:x}") for band in range(1, int(build.words[2]) + 1)]
+def _check_bands(build: _Building, tables: Mapping[str, Keys]) -> None:
+    bands = [build.number(f"{band:x}") for band in range(1, build.bands + 1)]
     for number in build.classes:
         table = tables[number]
         if number not in bands:
             text = f"is no band of qdisc = {show(build.qdisc)}; its classes are {bands[0]} to {bands[-1]}"
             raise Problem((*build.place, "class"), number, f"= {show(table)} {text}")
-        _check_queue_only(build, number, table, "a band of prio", "fq_codel")
+        _check_queue_only(build, number, table, f"a band of {build.kind}", "fq_codel")
     missing = [band for band in bands if band not in build.classes]
     if missing:
         minor = missing[0].rpartition(":")[2]
@@ -404,6 +409,12 @@ def _check_queue_only(build: _Building, number: str, table: Keys, what: str, exa
         raise Problem(build.of(number), "", f'has no qdisc; add it, such as qdisc = "{example}"')
 
 
+def _check_drr(build: _Building, tables: Mapping[str, Keys]) -> None:
+    for number in build.classes:
+        others = {key: value for key, value in tables[number].items() if key != "quantum"}
+        _check_queue_only(build, number, others, "a class of drr has a quantum, and", "fq_codel")
+
+
 def _check_tbf(build: _Building, tables: Mapping[str, Keys]) -> None:
     own = build.number("1")
     for number in build.classes:
@@ -413,7 +424,7 @@ def _check_tbf(build: _Building, tables: Mapping[str, Keys]) -> None:
         _check_queue_only(build, number, tables[number], "the class of tbf", "pie")
 
 
-_CHECKS = {"htb": _check_htb, "prio": _check_prio, "tbf": _check_tbf}
+_CHECKS = {"htb": _check_htb, "tbf": _check_tbf, "drr": _check_drr, **dict.fromkeys(_BANDS, _check_bands)}
 
 
 def _described(built: Mapping[str, _Building], number: str, leaf: Callable[[str, Place, str], str]) -> run.Class:
@@ -433,6 +444,8 @@ def _described(built: Mapping[str, _Building], number: str, leaf: Callable[[str,
         found["burst_bytes"], found["cburst_bytes"] = numbers["burst_bytes"], numbers["cburst_bytes"]
         found["prio"] = one.prio
         found["quantum_bytes"] = numbers["quantum_bytes"] or min(max(rate // 8 // build.r2q, least), most)
+    elif build.kind == "drr":
+        found["quantum_bytes"] = one.model_dump(by_alias=True)["quantum_bytes"] or _FRAME
     return found
 
 
@@ -449,6 +462,9 @@ def _filter(
         text = f"= {show(one.class_)} is the class of a tbf, which has no filters"
         remedy = f"write the class of tbf itself, {show(of.outer)}" if of.outer else "tbf takes every packet; remove it"
         raise Problem(place, "class", f"{text}; {remedy}")
+    takes_all = one.dscp is None and one.ecn is None and one.host is None and one.policer is None
+    if takes_all and of.kind != "drr":
+        raise Problem(place, "", 'takes every packet, which default says; add dscp, ecn or host, such as ecn = "ect1"')
     found: run.Filter = {"class": one.class_}
     if one.dscp is not None:
         found["dscp"] = one.model_dump(include={"dscp"})["dscp"]

@@ -215,6 +215,9 @@ impl<P: Pkt + Send> Aqm<P> for Choke<P> {
             Choke { ring, backlog, lost, average, idle_since, free, ..Choke::new(config, rate) };
         Ok(())
     }
+    fn next_len(&self) -> Option<u32> {
+        self.ring.front()?.as_ref().map(P::frame_len)
+    }
     fn probe(&self, out: &mut dyn Gauges) {
         let average = self.average.scaled as f64;
         out.gauge("avg_packets", average / (1_u64 << self.thresholds.wlog) as f64);

@@ -72,6 +72,9 @@ impl<P: Pkt + Send> Aqm<P> for Fifo<P> {
     fn backlog(&self) -> Backlog {
         Backlog { packets: self.queue.len() as u64, bytes: self.queue.bytes() }
     }
+    fn next_len(&self) -> Option<u32> {
+        self.queue.front().map(P::frame_len)
+    }
     /// The backlog above a smaller limit stays.
     fn change(&mut self, to: &dyn Any, _cx: &mut QueueCx<P>) -> Result<(), Vec<P>> {
         let limit = match self.limit {

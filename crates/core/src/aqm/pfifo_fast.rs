@@ -75,6 +75,9 @@ impl<P: Pkt + Send> Aqm<P> for PfifoFast<P> {
             bytes: sum.bytes + ring.queue.bytes(),
         })
     }
+    fn next_len(&self) -> Option<u32> {
+        self.rings.iter().find_map(|ring| ring.queue.front()).map(P::frame_len)
+    }
 }
 
 impl Described for PfifoFastConfig {

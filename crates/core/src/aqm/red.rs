@@ -363,6 +363,9 @@ impl<P: Pkt + Send> Aqm<P> for Red<P> {
         self.adapt(cx.now);
         self.next_adaptation = cx.now + ADAPT_INTERVAL;
     }
+    fn next_len(&self) -> Option<u32> {
+        self.queue.front().map(P::frame_len)
+    }
     fn probe(&self, out: &mut dyn Gauges) {
         out.gauge("avg_bytes", (self.average.scaled >> self.table.wlog) as f64);
         out.gauge("max_p", f64::from(self.max_p) / 4_294_967_296.0);

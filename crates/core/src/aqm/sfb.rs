@@ -235,6 +235,9 @@ impl<P: Pkt + Send> Aqm<P> for Sfb<P> {
     fn backlog(&self) -> Backlog {
         Backlog { packets: self.queue.len() as u64, bytes: self.queue.bytes() }
     }
+    fn next_len(&self) -> Option<u32> {
+        self.queue.front().map(P::frame_len)
+    }
     fn probe(&self, out: &mut dyn Gauges) {
         let bins = || self.bins[self.slot].levels.iter().flatten();
         let highest = bins().map(|bin| bin.probability).max().unwrap_or(0);

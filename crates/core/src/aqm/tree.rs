@@ -4,16 +4,20 @@
 //! * [`htb`], hierarchical token bucket: classes with a rate that is theirs, up to a ceiling that they may
 //!   borrow from their parent, by priority and, within one, in turns;
 //! * `prio` (Linux `sch_prio.c`): the first band that has a packet;
+//! * [`drr`](rounds): classes in turns, each with its quantum;
+//! * [`ets`](rounds): bands of which some go first, as those of `prio`, and the others take turns;
 //! * `tbf` with a queue of its own choice in its one class (Linux `sch_tbf.c`): the class's packets leave at the rate of
 //!   the bucket. Without a class it is a queue like any other ([`super::tbf`]).
 //!
 //! The queue of a class may hold classes itself. Their numbers begin with the number of that class ("10:1" is class 1 of
 //! the queue in class 10), and their filters sort its packets.
 //!
-//! The first matching filter decides. Unmatched packets go to the default class of htb, or to the band that prio's
-//! `priomap` gives to the packet's priority, which a router takes from its DSCP (`ip_tos2prio`).
+//! The first matching filter decides. Unmatched packets go to the default class of htb, or to the band that the
+//! `priomap` of prio or ets gives to the packet's priority, which a router takes from its DSCP (`ip_tos2prio`); drr drops
+//! them.
 
 pub mod htb;
+mod rounds;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::RwLock;
@@ -21,6 +25,7 @@ use std::sync::RwLock;
 use serde::Deserialize;
 
 use self::htb::Htb;
+use self::rounds::Rounds;
 use super::hosts::{Host, Hosts};
 use super::police::{Action, PoliceConfig, Policer};
 use super::printed;
@@ -38,8 +43,9 @@ use crate::packet::SackSlot;
 use crate::params::kinds::{Spec, count, grammar, params, value};
 use crate::params::{self, Described, Gauge, Given, Info, Refused};
 use crate::sack::Blocks;
+use crate::tc;
 use crate::time::Time;
-use crate::units::Rate;
+use crate::units::{MTU_FRAME, Rate};
 
 params! {
     /// The classful qdisc, as `tc` has it.
@@ -63,6 +69,25 @@ params! {
     }
 }
 
+params! {
+    /// The same of `drr`.
+    pub struct DrrConfig {}
+}
+
+params! {
+    /// The same of `ets`.
+    pub struct EtsConfig {
+        /// how many there are, of which class 1 goes first; as many as strict and quanta say
+        bands: u8 = 0, count(1..=16).default(""), "tc";
+        /// how many of them go before the others, in their order
+        strict: u8 = 0, count(0..=16), "tc";
+        /// bytes per round of the bands behind these; a full frame
+        quanta: Vec<u32> = Vec::new(), quanta().default(""), "Linux";
+        /// for each priority from 0 on the band, from 0, of what no filter takes; the last band
+        priomap: Vec<u8> = Vec::new(), bands_by_priority().default(""), "Linux";
+    }
+}
+
 /// The number of a class as `tc` writes it, hexadecimal.
 pub fn parse_id(text: &str) -> Option<u16> {
     let digits = text.strip_prefix("0x").unwrap_or(text);
@@ -80,6 +105,38 @@ fn class() -> Spec<u16> {
     let beyond = vec!["0".to_owned(), "x".to_owned()];
     value("CLASS", "the number of a class", parse_id, |id| format!("{id:x}"), sample, beyond)
         .default("")
+}
+
+/// At least one, and as many as follow.
+fn several<T: ToString + 'static>(
+    shown: &'static str,
+    takes: &'static str,
+    read: fn(&str) -> Option<T>,
+    samples: &'static [&'static str],
+    beyond: &'static [&'static str],
+) -> Spec<Vec<T>> {
+    let all = move |_: &Vec<T>, words: &mut params::Words| {
+        let mut found = vec![words.value(takes, read)?];
+        while let Some(one) = words.further(takes, read)? {
+            found.push(one);
+        }
+        Ok(found)
+    };
+    let told = |found: &Vec<T>| {
+        let words: Vec<_> = found.iter().map(T::to_string).collect();
+        (!words.is_empty()).then(|| words.join(" "))
+    };
+    grammar(shown, takes, all, told, samples, beyond)
+}
+
+fn quanta() -> Spec<Vec<u32>> {
+    let size = |s: &str| tc::parse_size(s).filter(|&n| n > 0);
+    several("BYTES …", "sizes above zero", size, &["3000", "6000 1514"], &["0", "x"])
+}
+
+fn bands_by_priority() -> Spec<Vec<u8>> {
+    let band = |s: &str| s.parse().ok().filter(|&band: &u8| band < 16);
+    several("BAND …", "bands, numbered from 0", band, &["0", "0 0 0 0"], &["16", "x"])
 }
 
 fn priomap() -> Spec<[u8; PRIORITIES]> {
@@ -129,11 +186,49 @@ impl Described for PrioConfig {
     }
 }
 
+impl Described for DrrConfig {
+    const NAME: &'static str = "drr";
+    const SUMMARY: &'static str = "classes that take turns, each with its quantum";
+}
+
+impl Described for EtsConfig {
+    const NAME: &'static str = "ets";
+    const SUMMARY: &'static str =
+        "bands of which some go first, and the others take turns, each with its quantum";
+    const REQUIRED: &'static str = "bands 3";
+
+    fn finish(&mut self, given: &Given) -> Result<(), Refused> {
+        let said = usize::from(self.strict) + self.quanta.len();
+        if said == 0 && self.bands == 0 {
+            return Err(given.missing("bands", "write for example bands 4 strict 2"));
+        }
+        let bands = if self.bands == 0 { said } else { self.bands.into() };
+        if said > bands || bands > 16 {
+            let fix = format!("strict and quanta are for {said} bands; at most 16 are possible");
+            return Err(given.refuse("bands", bands.to_string(), fix));
+        }
+        if self.priomap.len() > PRIORITIES {
+            let fix = format!("there are {PRIORITIES} priorities");
+            return Err(given.refuse("priomap", format!("of {}", self.priomap.len()), fix));
+        }
+        if let Some(band) = self.priomap.iter().find(|&&band| usize::from(band) >= bands) {
+            let fix = format!("bands go from 0 to {}; write a priomap of these", bands - 1);
+            return Err(given.refuse("priomap", band.to_string(), fix));
+        }
+        self.bands = bands as u8;
+        self.quanta.resize(bands - usize::from(self.strict), MTU_FRAME);
+        self.priomap.resize(PRIORITIES, self.bands - 1);
+        Ok(())
+    }
+}
+
 /// The classful qdisc.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Root {
     Htb(HtbConfig),
     Prio(PrioConfig),
+    Drr(DrrConfig),
+    Ets(EtsConfig),
     Tbf(TbfConfig),
 }
 
@@ -145,6 +240,8 @@ impl Root {
         match words.next()? {
             HtbConfig::NAME => Some(params::read_words(words).map(Root::Htb)),
             PrioConfig::NAME => Some(params::read_words(words).map(Root::Prio)),
+            DrrConfig::NAME => Some(params::read_words(words).map(Root::Drr)),
+            EtsConfig::NAME => Some(params::read_words(words).map(Root::Ets)),
             TbfConfig::NAME if has_class => Some(params::read_words(words).map(Root::Tbf)),
             _ => None,
         }
@@ -153,6 +250,8 @@ impl Root {
         match self {
             Root::Htb(c) => format!("{} {}", HtbConfig::NAME, params::write_words(c)),
             Root::Prio(c) => format!("{} {}", PrioConfig::NAME, params::write_words(c)),
+            Root::Drr(_) => DrrConfig::NAME.to_owned(),
+            Root::Ets(c) => format!("{} {}", EtsConfig::NAME, params::write_words(c)),
             Root::Tbf(c) => format!("{} {}", TbfConfig::NAME, params::write_words(c)),
         }
     }
@@ -160,7 +259,12 @@ impl Root {
 
 /// All queues that always have classes, with their parameters.
 pub fn listing() -> Vec<Info> {
-    vec![Info::of::<HtbConfig>(), Info::of::<PrioConfig>()]
+    vec![
+        Info::of::<HtbConfig>(),
+        Info::of::<PrioConfig>(),
+        Info::of::<DrrConfig>(),
+        Info::of::<EtsConfig>(),
+    ]
 }
 
 /// A class as a run's description has it: below another one, or with a queue. Rate and ceiling are of htb. `Q`: a
@@ -217,6 +321,15 @@ impl<Q> ClassSpec<Q> {
     fn has_numbers(&self) -> bool {
         let sizes = self.burst_bytes | self.cburst_bytes | u64::from(self.quantum_bytes);
         self.rate_bps | self.ceil_bps | sizes | u64::from(self.prio) != 0
+    }
+    /// # Errors
+    /// It cannot be a class of drr.
+    fn check_quantum(&self) -> Result<(), ScenarioError> {
+        let others = self.rate_bps | self.ceil_bps | self.burst_bytes | self.cburst_bytes;
+        if others | u64::from(self.prio) != 0 || self.quantum_bytes == 0 {
+            return Err(ScenarioError(format!("class {} of drr has a quantum only", self.id)));
+        }
+        Ok(())
     }
 }
 
@@ -304,6 +417,9 @@ pub struct TreeConfig {
     others: [usize; PRIORITIES],
 }
 
+/// No class.
+const NOWHERE: usize = usize::MAX;
+
 impl TreeConfig {
     fn new(
         root: Root,
@@ -359,14 +475,27 @@ impl TreeConfig {
         };
         let others = match &root {
             Root::Htb(config) => [leaf(&format!("{:x}", config.default))?; PRIORITIES],
-            Root::Prio(config) => {
-                for band in 1..=config.bands {
+            Root::Prio(PrioConfig { bands, .. }) | Root::Ets(EtsConfig { bands, .. }) => {
+                for band in 1..=*bands {
                     leaf(&format!("{band:x}"))?;
                 }
-                if classes.len() != usize::from(config.bands) {
-                    return wrong(format!("prio has classes 1 to {:x}", config.bands));
+                if classes.len() != usize::from(*bands) {
+                    let name =
+                        if let Root::Prio(_) = &root { PrioConfig::NAME } else { EtsConfig::NAME };
+                    return wrong(format!("{name} has classes 1 to {bands:x}"));
                 }
-                config.priomap.map(usize::from)
+                match &root {
+                    Root::Ets(config) => std::array::from_fn(|n| config.priomap[n].into()),
+                    Root::Prio(config) => config.priomap.map(usize::from),
+                    _ => [0; PRIORITIES],
+                }
+            }
+            Root::Drr(_) => {
+                for class in &classes {
+                    leaf(&class.id)?;
+                    class.check_quantum()?;
+                }
+                [NOWHERE; PRIORITIES]
             }
             Root::Tbf(_) => {
                 leaf("1")?;
@@ -412,7 +541,9 @@ impl TreeConfig {
         }
         match (&self.root, to.has_numbers()) {
             (Root::Htb(_), true) => htb::check_numbers(to),
+            (Root::Drr(_), true) => to.check_quantum(),
             (Root::Prio(_), true) => wrong("is a band of prio and has a qdisc only"),
+            (Root::Ets(_), true) => wrong("is a band of ets and has a qdisc only"),
             (Root::Tbf(_), true) => wrong("is the class of tbf and has a qdisc only"),
             (_, false) if to.qdisc.is_none() => wrong("changes by nothing; give a qdisc or rates"),
             (_, false) => Ok(()),
@@ -521,6 +652,17 @@ impl TreeConfig {
             others: self.others,
             htb: matches!(self.root, Root::Htb(_)).then(|| Htb::new(&self.classes, link.now)),
             tbf: tbf.map(|config| Shaper::new(config, link.now)),
+            rounds: match &self.root {
+                Root::Drr(_) => {
+                    Some(Rounds::new(0, self.classes.iter().map(|class| class.quantum_bytes)))
+                }
+                Root::Ets(config) => {
+                    let strict = usize::from(config.strict);
+                    let none = std::iter::repeat_n(0, strict);
+                    Some(Rounds::new(strict, none.chain(config.quanta.iter().copied())))
+                }
+                _ => None,
+            },
             names: interned(names),
             wake: Time::NEVER,
             drops: Vec::new(),
@@ -661,6 +803,7 @@ struct Tree<P> {
     htb: Option<Htb>,
     /// When the only class may send.
     tbf: Option<Shaper<P>>,
+    rounds: Option<Rounds<P>>,
     names: &'static [&'static str],
     /// When a class may send again.
     wake: Time,
@@ -756,7 +899,9 @@ fn take<P: Pkt>(
 impl<P: Pkt + Send + 'static> Aqm<P> for Tree<P> {
     fn enqueue(&mut self, pkt: P, cx: &mut QueueCx<P>) {
         let (number, is_dropped) = self.classify(&pkt, cx.now);
-        let leaf = &mut self.leaves[number];
+        let Some(leaf) = self.leaves.get_mut(number) else {
+            return cx.drop(pkt, DropReason::Aqm);
+        };
         if is_dropped {
             cx.band(leaf.band);
             return cx.drop(pkt, DropReason::Policer);
@@ -770,6 +915,10 @@ impl<P: Pkt + Send + 'static> Aqm<P> for Tree<P> {
             && leaf.aqm.backlog().packets > 0
         {
             htb.activate(number);
+        } else if let Some(rounds) = &mut self.rounds
+            && leaf.aqm.backlog().packets > 0
+        {
+            rounds.activate(number);
         }
     }
 
@@ -809,21 +958,31 @@ impl<P: Pkt + Send + 'static> Aqm<P> for Tree<P> {
             cx.marks = head.marks;
             return Some(head.pkt);
         }
+        if let Some(rounds) = &mut self.rounds {
+            return rounds.dequeue(leaves, timers, drops, cx);
+        }
         // An empty band is asked, too: in fair queueing, flows leave their lists then.
         let mut leaves = leaves.iter_mut().enumerate();
         leaves.find_map(|(number, leaf)| take(number, leaf, timers, drops, cx))
     }
 
     fn backlog(&self) -> Backlog {
-        let head = self.tbf.iter().filter_map(|tbf| tbf.head.as_ref());
-        let held = head.fold(Backlog::default(), |_, head| Backlog {
-            packets: 1,
-            bytes: u64::from(head.pkt.frame_len()),
+        let heads = self.tbf.iter().filter_map(|tbf| tbf.head.as_ref());
+        let heads = heads.chain(self.rounds.iter().flat_map(Rounds::heads));
+        let held = heads.fold(Backlog::default(), |sum, head| Backlog {
+            packets: sum.packets + 1,
+            bytes: sum.bytes + u64::from(head.pkt.frame_len()),
         });
         self.leaves.iter().fold(held, |sum, leaf| {
             let one = leaf.aqm.backlog();
             Backlog { packets: sum.packets + one.packets, bytes: sum.bytes + one.bytes }
         })
+    }
+    /// Only prio asks its queues (`prio_peek`).
+    fn next_len(&self) -> Option<u32> {
+        let is_prio = self.htb.is_none() && self.tbf.is_none() && self.rounds.is_none();
+        let mut leaves = self.leaves.iter().filter(|leaf| leaf.aqm.backlog().packets > 0);
+        leaves.next().filter(|_| is_prio)?.aqm.next_len()
     }
     fn next_timer(&self) -> Time {
         self.timers.next().min(self.wake)
@@ -884,6 +1043,9 @@ impl<P: Pkt + Send + 'static> Classes<P> for Tree<P> {
         let Some(number) = self.leaves.iter().position(|leaf| parse_id(&leaf.id) == id) else {
             return;
         };
+        if let (Some(rounds), true) = (&mut self.rounds, outer.is_none() && to.quantum_bytes > 0) {
+            rounds.change(number, to.quantum_bytes);
+        }
         let link = below(self.htb.as_ref().map(|htb| htb.ceil(number)), link);
         let (leaf, drops) = (&mut self.leaves[number], &mut self.drops);
         if outer.is_some() {
@@ -901,7 +1063,9 @@ impl<P: Pkt + Send + 'static> Classes<P> for Tree<P> {
                     own::fail(format!("class {}: its queue has packets and never lets go", to.id));
                 }
                 lost.into_iter().for_each(|dropped| cx.drop(dropped.pkt, dropped.why));
-                if let Some(head) = self.tbf.as_mut().and_then(|tbf| tbf.head.take()) {
+                let head = self.tbf.as_mut().and_then(|tbf| tbf.head.take());
+                let head = head.or_else(|| self.rounds.as_mut()?.members[number].head.take());
+                if let Some(head) = head {
                     cx.drop(head.pkt, DropReason::Replaced);
                 }
                 leaf.aqm = qdisc.build(link);
@@ -918,6 +1082,11 @@ impl<P: Pkt + Send + 'static> Classes<P> for Tree<P> {
             && self.leaves[number].aqm.backlog().packets == 0
         {
             htb.emptied(number);
+        }
+        if let Some(rounds) = &mut self.rounds
+            && self.leaves[number].aqm.backlog().packets == 0
+        {
+            rounds.emptied(number);
         }
     }
 }

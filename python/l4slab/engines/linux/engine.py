@@ -379,7 +379,7 @@ def _require(run: Description, controls: tuple[str, ...] | None) -> None:
 
 
 # Queues that sort packets by DSCP, and the IP packet of TCP's least segment (`TCP_MIN_SND_MSS` with time stamps).
-_BY_DSCP, _LEAST_MTU = ("prio", "pfifo_fast"), 88
+_BY_DSCP, _LEAST_MTU = ("prio", "ets", "pfifo_fast"), 88
 
 
 def _refuse_host(link: Link, specs: Iterable[Flow]) -> None:

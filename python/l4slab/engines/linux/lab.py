@@ -382,8 +382,8 @@ def _tree(link: Link, flows: Sequence[Flow]) -> Iterable[str]:
     for _, inside in groupby(sorted(classes.values(), key=_nesting), _nesting):
         level = list(inside)
         for one in sorted(level, key=depth):
-            if "rate_bps" in one:
-                # prio makes its classes itself.
+            if "quantum_bytes" in one:
+                # prio and ets make their classes themselves.
                 yield f"class replace {_class(handles, one, one)}"
         for one in level:
             if "qdisc" in one:
@@ -421,11 +421,13 @@ def classid(handles: Mapping[str, str], number: str) -> str:
 
 
 def _class(handles: Mapping[str, str], of: Class, one: Class) -> str:
-    """The arguments of `tc class` for a class of the htb `of` with the numbers of `one`."""
+    """The arguments of `tc class` for a class `of` an htb or drr with the numbers of `one`."""
     parent = classid(handles, above) if (above := of.get("parent")) is not None else f"{handles[holder(of['id'])]}:"
+    place = f"dev out parent {parent} classid {classid(handles, one['id'])}"
+    if "rate_bps" not in one:
+        return f"{place} drr quantum {one['quantum_bytes']}"
     return (
-        f"dev out parent {parent} classid {classid(handles, one['id'])} "
-        f"htb rate {one['rate_bps']}bit ceil {one['ceil_bps']}bit burst {one['burst_bytes']}b "
+        f"{place} htb rate {one['rate_bps']}bit ceil {one['ceil_bps']}bit burst {one['burst_bytes']}b "
         f"cburst {one['cburst_bytes']}b prio {one['prio']} quantum {one['quantum_bytes']}"
     )
 
@@ -677,7 +679,7 @@ def orders(lab: Lab, change: Change) -> Iterable[str]:
     first = {"1:1": lab.run["links"][number]["qdisc"]}
     first |= {classid(handles, one["id"]): one.get("qdisc") or "" for one in classes.values()}
     for one in change.get("classes", ()):
-        if "rate_bps" in one:
+        if "quantum_bytes" in one:
             yield f"{when} do {ns} tc class change {_class(handles, classes[one['id']], one)}"
         if (qdisc := one.get("qdisc")) is not None:
             queues.append((classid(handles, one["id"]), qdisc))

@@ -126,6 +126,19 @@ class Device:
         """The classes of one qdisc, whose numbers begin with `prefix`."""
         kind, options = words.split()[0], _core.qdisc_as_read(words).split()[1:]
         own = {number: told for number, told in self.classes.items() if number.partition(":")[0] == major}
+        if kind == "drr":
+            for number, (_, told, _) in own.items():
+                values = _values(told)
+                quantum = {"quantum": f"{_size(values['quantum'])}B"} if "quantum" in values else {}
+                link.classes[prefix + _plain(number)] = {**quantum, "qdisc": self._leaf(draft, number)}
+            self._set(link, prefix, kind)
+            return
+        if kind == "ets":
+            words = draft.queue(words, self.name)
+            for band in range(1, int(_core.canonical_tree(words).split()[2]) + 1):
+                link.classes[f"{prefix}{band:x}"] = {"qdisc": self._leaf(draft, f"{major}:{band:x}")}
+            self._set(link, prefix, words)
+            return
         if kind == "prio":
             bands = int(_values(options).get("bands", "3"))
             for band in range(1, bands + 1):

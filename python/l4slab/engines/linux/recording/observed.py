@@ -258,8 +258,10 @@ class Link:
                 band = np.ones(len(flow), int)
             elif words[0] == "htb":
                 band = np.full(len(flow), int(words[2], 16))
+            elif words[0] == "drr":
+                band = np.zeros(len(flow), int)
             else:
-                band = np.array([int(band) + 1 for band in words[4:]])[priority]
+                band = np.array([int(band) + 1 for band in words[-16:]])[priority]
             for rule in reversed(self.spec["filters"]):
                 if holder(rule["class"]) != outer:
                     continue

@@ -180,6 +180,20 @@ def _tree(rng: random.Random, link: Keys, rate: int) -> dict[str, Value]:
         priomap = [rng.randrange(bands) for _ in range(16)]
         link["qdisc"] = f"prio bands {bands} priomap {' '.join(map(str, priomap))}"
         return {str(n + 1): {"qdisc": leaf()} for n in range(bands)}
+    if rng.random() < 0.4:
+        names = ("1", "2", "3", "4")[: rng.randint(1, 4)]
+        quanta = [rng.choice((70, 500, 1514, 6000)) for _ in names]
+        if rng.random() < 0.5:
+            link["qdisc"] = "drr"
+            return {name: {"quantum": f"{n}B", "qdisc": leaf()} for name, n in zip(names, quanta, strict=True)}
+        strict = rng.randint(0, len(names))
+        lists = {
+            "quanta": quanta[: rng.randint(0, len(names) - strict)],
+            "priomap": [rng.randrange(len(names)) for _ in range(rng.randint(0, 16))],
+        }
+        words = [f"{key} {' '.join(map(str, values))}" for key, values in lists.items() if values]
+        link["qdisc"] = " ".join([f"ets bands {len(names)} strict {strict}", *words])
+        return {name: {"qdisc": leaf()} for name in names}
     link["qdisc"] = "htb default 10"
     found: dict[str, Value] = {}
     parent = rng.random() < 0.5
@@ -210,6 +224,8 @@ def _filters(rng: random.Random, link: Keys, leaves: Sequence[str]) -> None:
         if rng.random() < 0.5 or len(one) == 1:
             one["dscp"] = rng.choice(("cs1", "ef", "af41"))
         filters.append(one)
+    if link["qdisc"] == "drr" and rng.random() < 0.8:
+        filters.append({"class": rng.choice(leaves)})
     if filters:
         link["filter"] = filters
 
@@ -217,6 +233,9 @@ def _filters(rng: random.Random, link: Keys, leaves: Sequence[str]) -> None:
 def _change(rng: random.Random, leaves: dict[str, str], classes: dict[str, Value], rate: int, length_ms: int) -> Keys:
     when = f"{rng.randint(1000, length_ms * 1000)}us"
     numbers = [name for name, one in classes.items() if isinstance(one, dict) and "rate" in one]
+    quanta = [name for name, one in classes.items() if isinstance(one, dict) and set(one) == {"quantum", "qdisc"}]
+    if quanta and rng.random() < 0.3:
+        return {"time": when, f"link.{LINK}.class.{rng.choice(quanta)}.quantum": f"{rng.choice((70, 800, 4000))}B"}
     if numbers and rng.random() < 0.4:
         new = _part(rate, rng.uniform(0.05, 0.9))
         name = rng.choice(numbers)
