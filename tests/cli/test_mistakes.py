@@ -226,7 +226,7 @@ CHANGED = {
         ('"pfifo limit 100"', '"htb rate 10mbit"'),
         ["link.bottleneck.qdisc", '"htb rate 10mbit"', "its keywords are default"],
     ),
-    "qdisc that is not modelled": (('"pfifo limit 100"', '"choke"'), ['"choke" cannot be', "not modelled", "red"]),
+    "qdisc that is not modelled": (('"pfifo limit 100"', '"gred"'), ['"gred" cannot be', "not modelled", "red"]),
     "a command for a class": (
         ('"pfifo limit 100"', '"tc qdisc add dev eth0 parent 1:10 handle 10: pie limit 9"'),
         ["link.bottleneck.qdisc", 'write "pie limit 9"'],
