@@ -239,10 +239,7 @@ fn refusals_are_one_sentence_with_the_fix() {
             "red limit 1000000 avpkt 1500 burst 1",
             "red: burst \"1\" is refused; it takes more packets, or a min below 1 avpkt",
         ),
-        (
-            "sfq redflowlimit 8 burst 40000",
-            "sfq: min \"0\" is refused; it takes 1000 or more",
-        ),
+        ("sfq redflowlimit 8 burst 40000", "sfq: min \"0\" is refused; it takes 1000 or more"),
         (
             "fq offload_horizon 5s",
             "fq: offload_horizon is not modelled; forwarded packets have no socket that would set a \

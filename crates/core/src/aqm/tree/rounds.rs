@@ -67,11 +67,10 @@ impl<P: Pkt> Rounds<P> {
         drops: &mut Vec<Dropped<P>>,
         cx: &mut QueueCx<P>,
     ) -> Option<P> {
-        let first = leaves.iter_mut().enumerate().take(self.strict);
-        let mut waiting = first.filter(|(_, leaf)| leaf.aqm.backlog().packets > 0);
-        if let Some(pkt) = waiting.find_map(|(number, leaf)| take(number, leaf, timers, drops, cx))
-        {
-            return Some(pkt);
+        let mut first = leaves.iter_mut().enumerate().take(self.strict);
+        let sent = first.find_map(|(number, leaf)| take(number, leaf, timers, drops, cx));
+        if sent.is_some() {
+            return sent;
         }
         loop {
             let number = *self.active.front()?;
