@@ -30,9 +30,7 @@ const INITIAL_COUNT_MAX: u64 = 20;
 /// At most one segment of growth per two acknowledged: 1.5 times per RTT (RFC 9438, 4.4).
 const COUNT_MIN: u64 = 2;
 
-/// HyStart: does nothing below this window.
-const HYSTART_LOW_WINDOW: u32 = 16;
-/// ACKs not further apart than this belong to one train.
+/// HyStart: ACKs not further apart than this belong to one train.
 const HYSTART_ACK_DELTA: Span = Span::from_millis(2);
 const HYSTART_MIN_SAMPLES: u32 = 8;
 /// A delay increase of an eighth of the smallest RTT, within these bounds, ends slow start.
@@ -79,11 +77,28 @@ params! {
     pub struct Common {
         /// end slow start before the first loss
         hystart: bool = true, on_or_off("hystart"), "Linux";
+        /// what ends slow start: the length of a train of ACKs, the rise of the delay, or both
+        hystart_detect: Detect = Detect::Both, choice("both|train|delay", [
+            ("both", Detect::Both),
+            ("train", Detect::Train),
+            ("delay", Detect::Delay),
+        ]).module("hystart_detect", &[("both", "3"), ("train", "1"), ("delay", "2")]), "Linux";
+        /// HyStart does nothing below this window, segments
+        hystart_low_window: u32 = 16, count(0..=1_000_000).module("hystart_low_window", &[]), "Linux";
         /// yield when the maximum shrinks (RFC 9438, 4.7)
         fast_convergence: bool = true, on_or_off("fast_convergence"), "Linux and RFC 9438";
         /// timer ticks per second of the modelled kernel
         hz: u32 = 250, count(100..=1000), "Linux, as distributions build it";
     }
+}
+
+/// What HyStart looks at.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub enum Detect {
+    #[default]
+    Both,
+    Train,
+    Delay,
 }
 
 fn on_or_off(parameter: &'static str) -> Spec<bool> {
@@ -206,7 +221,9 @@ impl Cubic {
     pub(super) fn new(options: &Common, rfc: bool, beta_ecn: f64) -> Cubic {
         Cubic {
             rfc,
-            hystart: options.hystart.then(HyStart::default),
+            hystart: options
+                .hystart
+                .then(|| HyStart::new(options.hystart_detect, options.hystart_low_window)),
             fast_convergence: options.fast_convergence,
             beta_ecn,
             beta: BETA,
@@ -395,7 +412,7 @@ impl CongestionControl for Cubic {
             self.w_max = 0;
             self.delay_min_us = 0;
             if let Some(h) = &mut self.hystart {
-                *h = HyStart::default();
+                *h = HyStart::new(h.detect, h.low_window);
             }
         }
     }
@@ -409,6 +426,8 @@ impl CongestionControl for Cubic {
 /// delay rises.
 #[derive(Clone, Debug, Default)]
 struct HyStart {
+    detect: Detect,
+    low_window: u32,
     found: bool,
     started: bool,
     round_start: Time,
@@ -419,6 +438,9 @@ struct HyStart {
 }
 
 impl HyStart {
+    fn new(detect: Detect, low_window: u32) -> HyStart {
+        HyStart { detect, low_window, ..HyStart::default() }
+    }
     #[inline(always)]
     fn should_exit(&mut self, ack: &Ack, rtt: u32, delay_min_us: u32, cwnd: u32) -> bool {
         if self.found {
@@ -432,10 +454,10 @@ impl HyStart {
             self.round_min_us = u32::MAX;
             self.samples = 0;
         }
-        if cwnd < HYSTART_LOW_WINDOW {
+        if cwnd < self.low_window {
             return false;
         }
-        if ack.now.since(self.last_ack) <= HYSTART_ACK_DELTA {
+        if self.detect != Detect::Delay && ack.now.since(self.last_ack) <= HYSTART_ACK_DELTA {
             self.last_ack = ack.now;
             let burst_us = (HYSTART_BURST_BYTES * 1_000_000 / ack.pacing.rate.max(1)).min(1_000);
             let mut threshold = u64::from(delay_min_us) + burst_us;
@@ -448,7 +470,7 @@ impl HyStart {
         self.round_min_us = self.round_min_us.min(rtt);
         if self.samples < HYSTART_MIN_SAMPLES {
             self.samples += 1;
-        } else {
+        } else if self.detect != Detect::Train {
             let rise = (delay_min_us / 8).clamp(HYSTART_DELAY_MIN_US, HYSTART_DELAY_MAX_US);
             self.found |= self.round_min_us > delay_min_us.saturating_add(rise);
         }
