@@ -113,6 +113,7 @@ class Explaining:
         self._measure, self._model, self._told, self._is_simulated = measure, model, told, simulated
         self._a, self._b, self._every = a, b, every
         self._differing = differences(self._a, self._b)
+        self._judging = max(JUDGED, *(len(next(iter(side.values()))) for side in (a, b) if side))
         self._base: dict[tuple[int, int], Values | None] = {}
         self._tried = 0
 
@@ -167,13 +168,16 @@ class Explaining:
         """With more trials, an interval, and what is left of the difference, also with fresh seeds."""
         found = []
         for candidate in dict.fromkeys((*(_rounded(one, digits) for digits in (1, 2, 3)), one)):
-            of_model, usual = self._measure([self._with(candidate.parts)], JUDGED)[0], self._of_base(JUDGED, 0)
-            again = self._measure([self._with(candidate.parts, seed=1)], JUDGED)[0]
+            of_model, usual = (
+                self._measure([self._with(candidate.parts)], self._judging)[0],
+                self._of_base(self._judging, 0),
+            )
+            again = self._measure([self._with(candidate.parts, seed=1)], self._judging)[0]
             if of_model is None or usual is None or again is None:
                 continue
             low, explained, high = self._interval(usual, of_model)
             left = self._left(usual, of_model)
-            fresh = self._of_base(JUDGED, 1)
+            fresh = self._of_base(self._judging, 1)
             if not left and fresh is not None:
                 left = self._left(fresh, again)
             found.append(Candidate(candidate.parts, explained, low, high, tuple(left), is_judged=True))
