@@ -24,9 +24,9 @@ from l4slab.tools.why.sides import Side
 from l4slab.tools.why.states import State
 from l4slab.tools.why.switches import switches
 
-# Trials of a side on the simulator and on a kernel, and where they say too little.
-TRIALS, OF_KERNEL = JUDGED, 8
-MORE = 4
+# Trials of a side, and where they say too little, on the simulator and on a kernel, of which one takes seconds.
+TRIALS = JUDGED
+MORE, MORE_OF_KERNEL = 32, 16
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def why(
     model = _model(first)
     lab = Lab(first.file, workers, told)
     given = first, second
-    first, second = (_run(side, lab, trials) for side in given)
+    first, second = (_run(side, lab, trials or TRIALS) for side in given)
     of_a, of_b = (quantities.values(side.trials) for side in (first, second))
     least = quantities.least_trials()
     if min(len(first.trials), len(second.trials)) < least:
@@ -104,7 +104,7 @@ def why(
         raise InputError(f"{a} and {b} have no flow and no link of the same name; compare runs of one experiment")
     differing = quantities.differences(of_a, of_b)
     if trials is None and 0 < len(differing) < quantities.ENOUGH:
-        first, second = (_run(side, lab, None, MORE) for side in given)
+        first, second = (_run(side, lab, MORE if side.is_simulated else MORE_OF_KERNEL) for side in given)
         of_a, of_b = (quantities.values(side.trials) for side in (first, second))
         differing = quantities.differences(of_a, of_b)
     if len(differing) < quantities.ENOUGH:
@@ -127,10 +127,9 @@ def _model(side: Side) -> Keys:
     return side.model
 
 
-def _run(side: Side, lab: Lab, trials: int | None, times: int = 1) -> Side:
+def _run(side: Side, lab: Lab, count: int) -> Side:
     if side.trials:
         return side
-    count = trials or times * (TRIALS if side.is_simulated else OF_KERNEL)
     lab.told(f"running {side.name}", None)
     # The files that its document names are next to its own file.
     of_side = lab if side.file == lab.file else Lab(side.file, lab.workers, lab.told)

@@ -231,17 +231,20 @@ class Explaining:
         return total / weights
 
     def _left(self, usual: Values, of_model: Values) -> list[Difference]:
-        """What differs beyond chance between the other side and the model with the switch, and by more than the model
-        differs from the first side anyhow.
+        """What differs beyond chance between the other side and the model with the switch. Where the model is not a
+        side itself, it counts if that is more than the model differs from the first side anyhow, and more than its
+        answer to the switch may be off: as large a part as need not be explained.
         """
-        left = differences(self._predicted(self._a, usual, of_model), self._b, _LEFT)
+        predicted = self._predicted(self._a, usual, of_model)
+        left = differences(predicted, self._b, _LEFT)
         if self._is_simulated:
             return left
 
-        def own(key: Key) -> float:
-            return abs(mean(self._a[key]) - mean(usual[key]))
+        def allowed(key: Key) -> float:
+            a, b, model = (mean(side[key]) for side in (self._a, self._b, predicted))
+            return abs(a - mean(usual[key])) + (1 - ENOUGH) * max(abs(a - b), abs(a - model))
 
-        return [one for one in left if abs(mean(one.a) - mean(one.b)) > own(one.key)]
+        return [one for one in left if abs(mean(one.a) - mean(one.b)) > allowed(one.key)]
 
     def _interval(self, usual: Values, of_model: Values) -> tuple[float, float, float]:
         """What is explained, between its bounds, by resampling trials (percentiles of the bootstrap)."""
