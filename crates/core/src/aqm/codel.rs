@@ -26,16 +26,13 @@ use super::{
     Aqm, Backlog, DropReason, Gauges, LinkInfo, MarkReason, Marking, Overflow, Pkt, Qdisc, QueueCx,
     Room, Separation, drop_excess,
 };
-use crate::params::kinds::{MICROSECOND, nested, number, params, time, unsaid, words};
+use crate::params::kinds::{MICROSECOND, count, nested, number, params, time, unsaid, words};
 use crate::params::{Described, Gauge, gauge};
 use crate::time::{Span, Time};
 use crate::units::MTU_FRAME;
 
 /// No signals while no more than this waits (Linux).
 const MIN_BACKLOG: u64 = MTU_FRAME as u64;
-/// An episode that begins within so many intervals after the last one goes on from its rate (as
-/// RFC 8289).
-const RECENT: u64 = 16;
 /// Drops per packet delivered (Linux 7.2; none before).
 const MAX_DROPS: u32 = 256;
 /// Linux counts time in 2^10 ns.
@@ -56,6 +53,8 @@ params! {
         ]), "Linux";
         /// delay above which every ECN-capable packet is marked, independent of CoDel and `ecn`
         ce_threshold: Option<Span> = None, time(Span::ZERO..=TIME_MAX).optional(), "Linux";
+        /// an episode that begins within so many intervals after the last one goes on from its rate
+        recent: u32 = 16, count(0..=1000).not_in_linux(), "as RFC 8289 and Linux";
         /// Only those whose DS field (DSCP and ECN) it selects.
         selector: Option<Selector> = None, unsaid();
     }
@@ -139,7 +138,7 @@ impl Codel {
                 cx.drop(pkt, DropReason::Aqm);
                 (head, _) = self.look(params, cx.now, take());
             }
-            self.begin(cx.now, params.interval);
+            self.begin(cx.now, params);
         }
         let mut pkt = head?;
         if params.ce_threshold.is_some_and(|threshold| self.sojourn > threshold)
@@ -173,9 +172,10 @@ impl Codel {
     }
 
     /// An episode begins: with the rate that the last one needed, if that was a short while ago.
-    fn begin(&mut self, now: Time, interval: Span) {
+    fn begin(&mut self, now: Time, params: &CodelParams) {
         let signals = self.count.wrapping_sub(self.last_count);
-        let recent = self.last_count > 0 && now < self.drop_next + interval * RECENT;
+        let recent = self.last_count > 0
+            && now < self.drop_next + params.interval * u64::from(params.recent);
         if signals > 1 && recent {
             self.count = signals;
             self.newton_step();
@@ -185,7 +185,7 @@ impl Codel {
         }
         self.dropping = true;
         self.last_count = self.count;
-        self.drop_next = self.after(now, interval);
+        self.drop_next = self.after(now, params.interval);
     }
 
     /// The control law: the time after `t` by interval/sqrt(count).

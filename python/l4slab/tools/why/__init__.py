@@ -114,7 +114,9 @@ def why(
     def measure(documents: Sequence[Keys], count: int) -> list[quantities.Values | None]:
         return [None if trials is None else quantities.values(trials) for trials in lab.all(documents, count)]
 
-    search = Explaining(measure, model, of_a, of_b, first.is_simulated, told)
+    # Of one experiment, only the code of the two sides differs.
+    every = switches(model, alike=first.document == second.document)
+    search = Explaining(measure, model, of_a, of_b, first.is_simulated, told, every)
     return Answer(
         first, second, differing, compared, states.first(first.trials, second.trials), search.search(), lab.count
     )

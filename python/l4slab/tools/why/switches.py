@@ -7,7 +7,7 @@ one is a switch at once. The keys of flows and links are listed here.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from l4slab import _core
@@ -18,12 +18,16 @@ from l4slab.tools.search.documents import tables
 _NUMBER = re.compile(r"(\d+(?:\.\d+)?(?:e-?\d+)?)([a-zA-Z%/]*)")
 _WORDS = re.compile(r"[\w.-]+(?:, [\w.-]+)* or [\w.-]+")
 _FACTORS = (0.25, 0.35, 0.5, 0.7, 0.85, 1.2, 1.4, 2.0, 2.8, 4.0)
+# Of a parameter that is not set.
+_TIMES = ("500us", "1ms", "2ms", "5ms", "10ms", "20ms")
+_TCP = ("tcp", "web", "video", "page", "responsiveness")
 _FRACTIONS = tuple(tenth / 10 for tenth in range(1, 10))
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A value at a dotted place of a document, such as "flow.a.options.beta"; None removes the key.
+    """A value at a dotted place of a document, such as "flow.a.options.beta" or, for several flows,
+    "flow.a,b.options.beta"; None removes the key.
 
     `word`: the parameter of a qdisc that the value is of, or the link before which something is impaired.
     """
@@ -57,7 +61,7 @@ def applied(document: Keys, settings: Sequence[Setting]) -> Keys:
         section, name, *keys = one.place.split(".")
         if section == "flow":
             flows = [
-                _put(flow, keys, one) if flow.get("name") == name else flow
+                _put(flow, keys, one) if flow.get("name") in name.split(",") else flow
                 for flow in tables(document, "flow").values()
             ]
             document = {**document, "flow": list(flows)}
@@ -95,21 +99,39 @@ def _with_word(words: str, word: str, value: str) -> str:
     return " ".join([kind, *parts, word, value])
 
 
-def switches(document: Keys) -> list[Switch]:
-    """All of a document. A flow's name is in its switches' names where there are several."""
+def switches(document: Keys, alike: bool = False) -> list[Switch]:
+    """All of a document. Where there are several flows, those of a switch are in its name: one of them, or all that
+    have the controller or TCP. `alike`: only these, since what changes is the code that flows share.
+    """
     flows, links = tables(document, "flow"), tables(document, "link")
+    of_tcp = {name: flow for name, flow in flows.items() if flow.get("kind", "tcp") in _TCP}
     found: list[Switch] = []
-    for name, flow in flows.items():
-        of = f" of {name}" if len(flows) > 1 else ""
-        if flow.get("kind", "tcp") in ("tcp", "web", "video", "page", "responsiveness"):
-            found += _of_controller(f"flow.{name}", flow, of)
-            found += _of_transport(f"flow.{name}", flow, of)
-            found += _of_hosts(f"flow.{name}", flow, of)
+    every = [(name,) for name in of_tcp] if not alike or len(flows) == 1 else []
+    by_cc: dict[str, list[str]] = {}
+    for name, flow in of_tcp.items():
+        by_cc.setdefault(str(flow.get("cc")), []).append(name)
+    several = [tuple(names) for names in by_cc.values() if alike or len(names) > 1] if len(flows) > 1 else []
+    for names in [*every, *several]:
+        found += _of_controller(_place(names), of_tcp[names[0]], _of(names, flows))
+    for names in [*every, tuple(of_tcp)] if len(flows) > 1 and (alike or len(of_tcp) > 1) else every:
+        if names:
+            found += _of_transport(_place(names), of_tcp[names[0]], _of(names, flows))
+            found += _of_hosts(_place(names), of_tcp[names[0]], _of(names, flows))
+    for name, flow in flows.items() if not alike or len(flows) == 1 else ():
         if isinstance(flow.get("rtt"), str):
+            of = _of((name,), flows)
             found.append(_number(f"flow.{name}.rtt", f"rtt{of}", "base round trip time", str(flow["rtt"])))
     for name, link in links.items():
         found += _of_link(name, link, f" of {name}" if len(links) > 1 else "")
     return [one for one in found if one.levels]
+
+
+def _place(names: Sequence[str]) -> str:
+    return f"flow.{','.join(names)}"
+
+
+def _of(names: Sequence[str], flows: Mapping[str, Keys]) -> str:
+    return f" of {', '.join(names)}" if len(flows) > 1 else ""
 
 
 # -- what the core declares -------------------------------------------------------------------------------------------
@@ -161,6 +183,9 @@ def _of_qdisc(link: str, words: str, of: str) -> Iterator[Switch]:
         if parameter["value"]:
             present = parts[parts.index(keyword) + 1] if keyword in parts[:-1] else parameter["default"]
             one = _number(place, name, law, present, parameter["takes"], usual=parameter["default"])
+            if not present and parameter["takes"].startswith("a time") and not law.startswith("sets "):
+                levels = tuple(Setting(place, level) for level in _TIMES)
+                one = Switch(name, law, "none", levels, is_number=True)
             yield replace(
                 one, levels=tuple(replace(level, word=keyword, value=str(level.value)) for level in one.levels)
             )
