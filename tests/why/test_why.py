@@ -35,9 +35,11 @@ RESTING = BULK | {
     "flow": [{"name": "a", "cc": "cubic", "rtt": "40ms", "app_rate": "30Mbit"}],
     "at": [{"time": "6s", "flow.a.pause": True}, {"time": "11s", "flow.a.pause": False}],
 }
-BBR = BULK | {"link": {"bottleneck": {"rate": "20Mbit", "qdisc": "pfifo limit 400"}}} | {
-    "flow": [{"name": "a", "cc": "bbr", "rtt": "40ms"}]
-}
+BBR = (
+    BULK
+    | {"link": {"bottleneck": {"rate": "20Mbit", "qdisc": "pfifo limit 400"}}}
+    | {"flow": [{"name": "a", "cc": "bbr", "rtt": "40ms"}]}
+)
 CODEL = BULK | {"link": {"bottleneck": {"rate": "20Mbit", "qdisc": "fq_codel"}}}
 DUALQ = BULK | {
     "duration": "15s",

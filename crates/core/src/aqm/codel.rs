@@ -33,6 +33,8 @@ use crate::units::MTU_FRAME;
 
 /// No signals while no more than this waits (Linux).
 const MIN_BACKLOG: u64 = MTU_FRAME as u64;
+/// As RFC 8289.
+const RECENT: u32 = 16;
 /// Drops per packet delivered (Linux 7.2; none before).
 const MAX_DROPS: u32 = 256;
 /// Linux counts time in 2^10 ns.
@@ -54,7 +56,7 @@ params! {
         /// delay above which every ECN-capable packet is marked, independent of CoDel and `ecn`
         ce_threshold: Option<Span> = None, time(Span::ZERO..=TIME_MAX).optional(), "Linux";
         /// an episode that begins within so many intervals after the last one goes on from its rate
-        recent: u32 = 16, count(0..=1000).not_in_linux(), "as RFC 8289 and Linux";
+        recent: Option<u32> = None, count(0..=1000).optional().default("16").not_in_linux(), "as RFC 8289 and Linux";
         /// Only those whose DS field (DSCP and ECN) it selects.
         selector: Option<Selector> = None, unsaid();
     }
@@ -175,7 +177,7 @@ impl Codel {
     fn begin(&mut self, now: Time, params: &CodelParams) {
         let signals = self.count.wrapping_sub(self.last_count);
         let recent = self.last_count > 0
-            && now < self.drop_next + params.interval * u64::from(params.recent);
+            && now < self.drop_next + params.interval * u64::from(params.recent.unwrap_or(RECENT));
         if signals > 1 && recent {
             self.count = signals;
             self.newton_step();

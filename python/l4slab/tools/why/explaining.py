@@ -28,7 +28,7 @@ _CLOSER, _FIRST = 6, 2
 _ROUNDS, _LEVELS, _FINEST = 4, 2, 1.002
 # Of the difference: what is worth a closer look, what a second switch has to add, and what a cause explains at least,
 # and at least by its interval.
-_WORTH, _ADDED, ENOUGH, LEAST = 0.15, 0.03, 0.8, 0.5
+_WORTH, _ADDED, ENOUGH, LEAST = 0.15, 0.03, 0.9, 0.7
 # Above this, nothing is left beyond chance.
 _LEFT = 0.05
 # Units without parts.
@@ -64,7 +64,9 @@ class Candidate:
 
     @property
     def explains_enough(self) -> bool:
-        return self.is_judged and self.explained >= ENOUGH and self.low >= LEAST
+        # Of two switches there are thousands of pairs of levels.
+        enough = 1 - (1 - ENOUGH) / len(self.parts)
+        return self.is_judged and self.explained >= enough and self.low >= LEAST
 
     @property
     def is_cause(self) -> bool:

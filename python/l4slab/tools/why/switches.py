@@ -17,7 +17,7 @@ from l4slab.tools.search.documents import tables
 # A number and what stands behind it.
 _NUMBER = re.compile(r"(\d+(?:\.\d+)?(?:e-?\d+)?)([a-zA-Z%/]*)")
 _WORDS = re.compile(r"[\w.-]+(?:, [\w.-]+)* or [\w.-]+")
-_FACTORS = (0.25, 0.35, 0.5, 0.7, 0.85, 1.2, 1.4, 2.0, 2.8, 4.0)
+_FACTORS = (0.1, 0.25, 0.35, 0.5, 0.7, 0.85, 1.2, 1.4, 2.0, 2.8, 4.0, 10.0)
 # Of a parameter that is not set.
 _TIMES = ("500us", "1ms", "2ms", "5ms", "10ms", "20ms")
 _TCP = ("tcp", "web", "video", "page", "responsiveness")
@@ -101,7 +101,8 @@ def _with_word(words: str, word: str, value: str) -> str:
 
 def switches(document: Keys, alike: bool = False) -> list[Switch]:
     """All of a document. Where there are several flows, those of a switch are in its name: one of them, or all that
-    have the controller or TCP. `alike`: only these, since what changes is the code that flows share.
+    have the controller or TCP. `alike`: both sides have this document; what differs is code that all flows share, and
+    no path.
     """
     flows, links = tables(document, "flow"), tables(document, "link")
     of_tcp = {name: flow for name, flow in flows.items() if flow.get("kind", "tcp") in _TCP}
@@ -117,13 +118,17 @@ def switches(document: Keys, alike: bool = False) -> list[Switch]:
         if names:
             found += _of_transport(_place(names), of_tcp[names[0]], _of(names, flows))
             found += _of_hosts(_place(names), of_tcp[names[0]], _of(names, flows))
-    for name, flow in flows.items() if not alike or len(flows) == 1 else ():
+    for name, flow in flows.items() if not alike else ():
         if isinstance(flow.get("rtt"), str):
             of = _of((name,), flows)
             found.append(_number(f"flow.{name}.rtt", f"rtt{of}", "base round trip time", str(flow["rtt"])))
     for name, link in links.items():
-        found += _of_link(name, link, f" of {name}" if len(links) > 1 else "")
-    return [one for one in found if one.levels]
+        of = f" of {name}" if len(links) > 1 else ""
+        if not alike:
+            found += _of_path(name, link, of)
+        if isinstance(link.get("qdisc"), str):
+            found += _of_qdisc(name, str(link["qdisc"]), of)
+    return [one for one in found if one.levels and not (alike and one.levels[0].place.endswith(".start"))]
 
 
 def _place(names: Sequence[str]) -> str:
@@ -229,7 +234,7 @@ def _of_hosts(place: str, flow: Keys, of: str) -> Iterator[Switch]:
         yield found
 
 
-def _of_link(name: str, link: Keys, of: str) -> Iterator[Switch]:
+def _of_path(name: str, link: Keys, of: str) -> Iterator[Switch]:
     if isinstance(link.get("rate"), str):
         yield _number(f"link.{name}.rate", f"rate{of}", "the link's rate", str(link["rate"]))
         burst = str(link.get("burst", "1600B"))
@@ -239,8 +244,6 @@ def _of_link(name: str, link: Keys, of: str) -> Iterator[Switch]:
         yield one if "burst" in link else replace(one, levels=larger)
         yield _impaired(name, "loss", "the path loses packets at random", of, ("0.01%", "0.1%", "1%"))
         yield _impaired(name, "duplicate", "the path repeats packets", of, ("0.1%", "1%"))
-    if isinstance(link.get("qdisc"), str):
-        yield from _of_qdisc(name, str(link["qdisc"]), of)
 
 
 def _impaired(link: str, word: str, law: str, of: str, values: Sequence[str]) -> Switch:
