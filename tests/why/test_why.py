@@ -220,8 +220,8 @@ def test_few_quantities_have_no_cause(tmp_path: Path) -> None:
     assert "too little to tell causes apart (1 of 37 quantities)" in few.sentence
 
 
-@pytest.mark.parametrize(("answers", "causes"), [(1.0, ["rate = 30Mbit"]), (0.9, ["rate = 30Mbit"]), (0.5, [])])
-def test_the_answer_of_the_model_may_be_off_by_a_fifth(answers: float, causes: list[str]) -> None:
+@pytest.mark.parametrize(("answers", "causes"), [(1.0, ["rate = 30Mbit"]), (0.95, ["rate = 30Mbit"]), (0.5, [])])
+def test_the_answer_of_the_model_may_be_a_little_off(answers: float, causes: list[str]) -> None:
     draw = random.Random(2)
 
     def side(shift: float, apart: float = 0.0) -> quantities.Values:

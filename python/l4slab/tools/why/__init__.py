@@ -109,7 +109,7 @@ def why(
         differing = quantities.differences(of_a, of_b)
     if len(differing) < quantities.ENOUGH:
         parted = states.first(first.trials, second.trials) if differing else ()
-        return Answer(first, second, differing, compared, parted, None, lab.count)
+        return Answer(first, second, tuple(differing), compared, parted, None, lab.count)
 
     def measure(documents: Sequence[Keys], count: int) -> list[quantities.Values | None]:
         return [None if trials is None else quantities.values(trials) for trials in lab.all(documents, count)]
