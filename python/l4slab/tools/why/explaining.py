@@ -26,9 +26,9 @@ LOOKED, JUDGED = 4, 8
 _CLOSER, _FIRST = 6, 2
 # Rounds in which a number is refined, levels on each side of the best one, and the ratio of neighbours that is enough.
 _ROUNDS, _LEVELS, _FINEST = 4, 2, 1.002
-# Of the difference: what is worth a closer look, what a second switch has to add, and what a cause explains at least,
-# and at least by its interval.
-_WORTH, _ADDED, ENOUGH, LEAST = 0.15, 0.03, 0.9, 0.7
+# Of the difference: what is worth a closer look, the same where only the direction counts, what a second switch has to
+# add, and what a cause explains at least, and at least by its interval.
+_WORTH, _TOWARDS, _ADDED, ENOUGH, LEAST = 0.15, 0.5, 0.03, 0.9, 0.7
 # Above this, nothing is left beyond chance.
 _LEFT = 0.05
 # Units without parts.
@@ -53,7 +53,9 @@ class Part:
 
 @dataclass(frozen=True)
 class Candidate:
-    """One switch, or several. `explained`: part of the difference, from `low` to `high`; `left`: what still differs."""
+    """One switch, or several. `explained`: part of the difference, from `low` to `high`; `left`: what still differs;
+    `towards`: part of the way to the other side, however far beyond.
+    """
 
     parts: tuple[Part, ...]
     explained: float
@@ -61,6 +63,7 @@ class Candidate:
     high: float = 1.0
     left: tuple[Difference, ...] = ()
     is_judged: bool = False
+    towards: float = 0.0
 
     @property
     def explains_enough(self) -> bool:
@@ -142,7 +145,7 @@ class Explaining:
     # -- steps --------------------------------------------------------------------------------------------------------
 
     def _looked(self, sets: Sequence[tuple[Part, ...]]) -> list[Candidate]:
-        """A first look at each, the best first; those without effect on a run are left out."""
+        """A first look at each, the best first."""
         found = self._measure([self._with(parts) for parts in sets], LOOKED)
         self._tried += len(sets)
         usual = self._of_base(LOOKED, 0)
@@ -150,21 +153,26 @@ class Explaining:
         for parts, of_model in zip(sets, found, strict=True):
             if of_model is None or usual is None:
                 continue
-            if any(of_model.get(key) != given for key, given in usual.items()):
-                looked.append(Candidate(parts, self._explained(self._a, self._b, usual, of_model)))
+            explained = self._explained(self._a, self._b, usual, of_model)
+            looked.append(Candidate(parts, explained, towards=self._explained(self._a, self._b, usual, of_model, True)))
         return _ranked(looked)
 
     def _closer(self, looked: Sequence[Candidate]) -> list[Candidate]:
         """The best level of each of the best sets of switches, refined and judged."""
         known = list(looked)
         best = _best_of_each(known)[:_CLOSER]
-        worth = [one for one in best if one.explained >= _WORTH]
-        kinds = {one.kind for one in worth}
+        kinds = [one.kind for one in best if one.explained >= _WORTH]
+        # What goes too far may have a level between that does not.
+        beyond = [one for one in known if one.towards >= _TOWARDS and all(part.switch.is_number for part in one.parts)]
+        wide = [one.kind for one in sorted(beyond, key=lambda one: -one.towards) if one.kind not in kinds]
+        kinds += list(dict.fromkeys(wide))[:_CLOSER]
         for _ in range(_ROUNDS):
-            sets = [parts for one in worth for parts in _finer(one, known)]
+            sets = [parts for kind in kinds for parts in _finer([one for one in known if one.kind == kind])]
             known += self._looked(list(dict.fromkeys(sets))) if sets else []
-            worth = _best_of_each([one for one in known if one.kind in kinds])
-        return _ranked([*(self._judged(one) for one in worth), *best[len(worth) :]])
+        best = _best_of_each(known)[:_CLOSER]
+        worth = [one for one in best if one.explained >= _WORTH]
+        others = [one for one in best[len(worth) :] if one.explained > 0]
+        return _ranked([*(self._judged(one) for one in worth), *others])
 
     def _judged(self, one: Candidate) -> Candidate:
         """With more trials, an interval, and what is left of the difference, also with fresh seeds."""
@@ -188,14 +196,14 @@ class Explaining:
 
     def _causes(self, best: Sequence[Candidate]) -> list[Candidate]:
         """The causes that cannot be told apart, of the fewest switches. On a kernel something may be left that is the
-        model's, so what explains as much is named, too.
+        model's, so what explains more is named, too.
         """
         causes = [one for one in best if one.is_cause]
         if not causes:
             return []
         fewest = min(len(one.parts) for one in causes)
         first = next(one for one in causes if len(one.parts) == fewest)
-        others = causes if self._is_simulated else [one for one in best if one.explains_enough]
+        others = [one for one in best if one.explains_enough and (one.is_cause or one.explained > first.explained)]
         others = [one for one in others if len(one.parts) == fewest and one.high >= first.low]
         return [first, *(one for one in others if one is not first)]
 
@@ -221,13 +229,14 @@ class Explaining:
             return {key: of_model[key] for key in common}
         return {key: tuple(value + mean(of_model[key]) - mean(usual[key]) for value in a[key]) for key in common}
 
-    def _explained(self, a: Values, b: Values, usual: Values, of_model: Values) -> float:
-        """Part of the difference that is gone: 1 all, 0 none, below 0 it is larger."""
+    def _explained(self, a: Values, b: Values, usual: Values, of_model: Values, however_far: bool = False) -> float:
+        """Part of the difference that is gone: 1 all, 0 none, below 0 it is larger, if not only further on."""
         predicted = self._predicted(a, usual, of_model)
         total = weights = 0.0
         for one in self._differing:
-            gap = abs(mean(b[one.key]) - mean(a[one.key]))
-            left = abs(mean(b[one.key]) - mean(predicted[one.key])) if one.key in predicted else gap
+            way = mean(b[one.key]) - mean(a[one.key])
+            left = mean(b[one.key]) - mean(predicted[one.key]) if one.key in predicted else way
+            gap, left = abs(way), 0.0 if however_far and left * way < 0 else abs(left)
             total += one.weight * (max(1 - left / gap, -1.0) if gap else 0.0)
             weights += one.weight
         return total / weights
@@ -286,21 +295,31 @@ def _best_of_each(candidates: Sequence[Candidate]) -> list[Candidate]:
     return list(found.values())
 
 
-def _finer(one: Candidate, known: Sequence[Candidate]) -> list[tuple[Part, ...]]:
-    """The candidate with each of its numbers between the neighbours that were tried, the others as they are."""
+def _finer(same: Sequence[Candidate]) -> list[tuple[Part, ...]]:
+    """Candidates of a kind, the best with each of its numbers between the neighbours that were tried, the others as
+    they are.
+    """
     found = []
-    same = [other for other in known if other.kind == one.kind]
+    one = _ranked(same)[0]
     for place, part in enumerate(one.parts):
         rest = one.parts[:place] + one.parts[place + 1 :]
         of_same = [other for other in same if other.parts[:place] + other.parts[place + 1 :] == rest]
-        # The second best may be the foot of a higher peak.
+        # The second best may be the foot of a higher peak, and what goes farthest may be its other side.
         tops = sorted(of_same, key=lambda other: -other.explained)[: 2 if len(one.parts) == 1 else 1]
+        beyond = [other for other in of_same if other.towards >= _TOWARDS]
+        tops += sorted(beyond, key=lambda other: _distance(part.switch, other.parts[place].setting.value))[:1]
         values_ = [other.parts[place].setting.value for other in of_same]
-        for top in tops:
-            for value in _between(part.switch, top.parts[place].setting.value, values_):
-                new = Part(part.switch, part.switch.at(value))
+        for value in dict.fromkeys(other.parts[place].setting.value for other in tops):
+            for between in _between(part.switch, value, values_):
+                new = Part(part.switch, part.switch.at(between))
                 found.append((*one.parts[:place], new, *one.parts[place + 1 :]))
     return found
+
+
+def _distance(switch: Switch, value: Value) -> float:
+    """Of a level from the present value, as the logarithm of their ratio."""
+    here, usual = number_of(value), number_of(switch.usual)
+    return abs(math.log(here[0] / usual[0])) if here and usual and here[0] and usual[0] else math.inf
 
 
 def _between(switch: Switch, value: Value, known: Sequence[Value]) -> list[Value]:

@@ -17,7 +17,9 @@ from l4slab.tools.search.documents import tables
 # A number and what stands behind it.
 _NUMBER = re.compile(r"(\d+(?:\.\d+)?(?:e-?\d+)?)([a-zA-Z%/]*)")
 _WORDS = re.compile(r"[\w.-]+(?:, [\w.-]+)* or [\w.-]+")
-_FACTORS = (0.1, 0.25, 0.35, 0.5, 0.7, 0.85, 1.2, 1.4, 2.0, 2.8, 4.0, 10.0)
+_FACTORS = (0.25, 0.35, 0.5, 0.7, 0.85, 1.2, 1.4, 2.0, 2.8, 4.0)
+# Of what belongs to no path, besides.
+_FAR = (0.1, 10.0, 100.0)
 # Of a parameter that is not set.
 _TIMES = ("500us", "1ms", "2ms", "5ms", "10ms", "20ms")
 _TCP = ("tcp", "web", "video", "page", "responsiveness")
@@ -173,7 +175,7 @@ def _declared(place: str, parameter: _core.Parameter, given: Keys, owner: str, o
     if _WORDS.fullmatch(takes):
         words = re.split(r", | or ", takes)
         return Switch(name, law, present, tuple(Setting(place, word) for word in words if word != present))
-    return _number(place, name, law, present, takes, usual=parameter["default"])
+    return _number(place, name, law, present, takes, usual=parameter["default"], far=_FAR)
 
 
 def _of_qdisc(link: str, words: str, of: str) -> Iterator[Switch]:
@@ -187,7 +189,7 @@ def _of_qdisc(link: str, words: str, of: str) -> Iterator[Switch]:
         name, law = f"{kind} {keyword}{of}", parameter["help"]
         if parameter["value"]:
             present = parts[parts.index(keyword) + 1] if keyword in parts[:-1] else parameter["default"]
-            one = _number(place, name, law, present, parameter["takes"], usual=parameter["default"])
+            one = _number(place, name, law, present, parameter["takes"], usual=parameter["default"], far=_FAR)
             if not present and parameter["takes"].startswith("a time") and not law.startswith("sets "):
                 levels = tuple(Setting(place, level) for level in _TIMES)
                 one = Switch(name, law, "none", levels, is_number=True)
@@ -251,7 +253,9 @@ def _impaired(link: str, word: str, law: str, of: str, values: Sequence[str]) ->
     return Switch(f"{word}{of}", law, "none", levels, is_number=True)
 
 
-def _number(place: str, name: str, law: str, present: str, takes: str = "", usual: str = "") -> Switch:
+def _number(
+    place: str, name: str, law: str, present: str, takes: str = "", usual: str = "", far: Sequence[float] = ()
+) -> Switch:
     """A switch whose levels are multiples of the present value, and its default."""
     match = _NUMBER.fullmatch(present)
     if match is None:
@@ -261,7 +265,7 @@ def _number(place: str, name: str, law: str, present: str, takes: str = "", usua
     if "between 0 and 1" in takes:
         texts += [f"{value:g}" for value in _FRACTIONS]
     elif number:
-        texts += [text(number * factor, unit, "whole" in takes or unit == "B") for factor in _FACTORS]
+        texts += [text(number * factor, unit, "whole" in takes or unit == "B") for factor in (*_FACTORS, *far)]
     else:
         texts += [f"{value}{unit}" for value in (1, 2, 4, 10)]
     levels = tuple(Setting(place, one) for one in dict.fromkeys(texts) if one != present)
