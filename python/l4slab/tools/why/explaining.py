@@ -68,8 +68,8 @@ class Candidate:
     @property
     def explains_enough(self) -> bool:
         # Of two switches there are thousands of pairs of levels.
-        enough = 1 - (1 - ENOUGH) / len(self.parts)
-        return self.is_judged and self.explained >= enough and self.low >= LEAST
+        short = (1 - ENOUGH) / len(self.parts)
+        return self.is_judged and self.low >= LEAST and self.explained >= 1 - 2 * short and self.high >= 1 - short
 
     @property
     def is_cause(self) -> bool:
@@ -135,8 +135,9 @@ class Explaining:
             # Numbers are refined later.
             steps = [(one, level) for one in others for level in one.levels[:: 2 if one.is_number else 1]]
             pairs = self._looked([(*first.parts, Part(*step)) for step in steps])
-            # A second half has to add something.
-            best = _ranked([*best, *self._closer([one for one in pairs if one.explained > first.explained + _ADDED])])
+            # A second half has to add something, and surely.
+            closer = self._closer([one for one in pairs if one.explained > first.explained + _ADDED])
+            best = _ranked([*best, *(one for one in closer if not one.is_judged or one.low > first.explained)])
             causes = self._causes(best)
             if causes:
                 break
