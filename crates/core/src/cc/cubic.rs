@@ -648,27 +648,28 @@ mod tests {
 
     #[test]
     fn hystart_ends_slow_start_when_delay_rises() {
-        let mut c = cubic(&[]);
-        let mut w = Window::new(1448, 52);
-        w.cwnd = 20;
-        let mut now = Time::ZERO;
-        for i in 0..20 {
-            now += Span::from_millis(3); // too far apart for an ACK train
-            let a = Ack {
-                totals: Totals { snd_una: i, snd_nxt: i + 20, ..Totals::default() },
-                ..ack(now, 1, 20_000)
-            };
-            c.on_ack(&a, &mut w);
+        for (given, ends) in [
+            (("hystart", "on"), true),
+            (("hystart_detect", "delay"), true),
+            (("hystart_detect", "train"), false),
+            (("hystart_low_window", "100"), false),
+        ] {
+            let mut c = cubic(&[given]);
+            let mut w = Window::new(1448, 52);
+            w.cwnd = 20;
+            let mut now = Time::ZERO;
+            for i in 0..60 {
+                if i == 20 {
+                    assert!(w.in_slow_start());
+                }
+                now += Span::from_millis(3); // too far apart for an ACK train
+                let a = Ack {
+                    totals: Totals { snd_una: i, snd_nxt: i + 20, ..Totals::default() },
+                    ..ack(now, 1, if i < 20 { 20_000 } else { 25_000 })
+                };
+                c.on_ack(&a, &mut w);
+            }
+            assert_eq!(!w.in_slow_start(), ends, "{given:?}");
         }
-        assert!(w.in_slow_start());
-        for i in 20..60 {
-            now += Span::from_millis(3);
-            let a = Ack {
-                totals: Totals { snd_una: i, snd_nxt: i + 20, ..Totals::default() },
-                ..ack(now, 1, 25_000)
-            };
-            c.on_ack(&a, &mut w);
-        }
-        assert!(!w.in_slow_start());
     }
 }

@@ -192,8 +192,10 @@ class Explaining:
             if not left and fresh is not None:
                 left = self._left(fresh, again)
             found.append(Candidate(candidate.parts, explained, low, high, tuple(left), is_judged=True))
+        best = min(found, key=lambda judged: (len(judged.left), -judged.explained), default=one)
         # The roundest number of those that are as good.
-        return min(found, key=lambda judged: (len(judged.left), -round(judged.explained, 2)), default=one)
+        good = (judged for judged in found if len(judged.left) == len(best.left) and judged.explained >= best.low)
+        return next(good, best)
 
     def _causes(self, best: Sequence[Candidate]) -> list[Candidate]:
         """The causes that cannot be told apart, of the fewest switches. On a kernel something may be left that is the
