@@ -29,6 +29,8 @@ _ROUNDS, _LEVELS, _FINEST = 4, 2, 1.002
 # Of the difference: what is worth a closer look, the same where only the direction counts, what a second switch has to
 # add, and what a cause explains at least, and at least by its interval.
 _WORTH, _TOWARDS, _ADDED, ENOUGH, LEAST = 0.15, 0.5, 0.03, 0.9, 0.7
+# How far the answer of the model to a switch may be from a kernel's.
+_OFF = 0.15
 # Above this, nothing is left beyond chance.
 _LEFT = 0.05
 # Units without parts.
@@ -246,19 +248,20 @@ class Explaining:
 
     def _left(self, usual: Values, of_model: Values) -> list[Difference]:
         """What differs beyond chance between the other side and the model with the switch. Where the model is not a
-        side itself, it counts if that is more than the model differs from the first side anyhow, and more than its
-        answer to the switch may be off: as large a part as need not be explained.
+        side itself, only by what is more than the model differs from the first side anyhow, and more than its answer to
+        the switch may be off.
         """
         predicted = self._predicted(self._a, usual, of_model)
-        left = differences(predicted, self._b, _LEFT)
-        if self._is_simulated:
-            return left
+        if not self._is_simulated:
+            predicted = {key: self._nearer(key, given, mean(usual[key])) for key, given in predicted.items()}
+        return differences(predicted, self._b, _LEFT)
 
-        def allowed(key: Key) -> float:
-            a, b, model = (mean(side[key]) for side in (self._a, self._b, predicted))
-            return abs(a - mean(usual[key])) + (1 - ENOUGH) * max(abs(a - b), abs(a - model))
-
-        return [one for one in left if abs(mean(one.a) - mean(one.b)) > allowed(one.key)]
+    def _nearer(self, key: Key, given: Sequence[float], usual: float) -> tuple[float, ...]:
+        """The values as near to the other side as the model may be off."""
+        a, b, here = mean(self._a[key]), mean(self._b[key]), mean(given)
+        allowed = abs(a - usual) + _OFF * max(abs(a - b), abs(a - here))
+        shift = min(max(b - here, -allowed), allowed)
+        return tuple(value + shift for value in given)
 
     def _interval(self, usual: Values, of_model: Values) -> tuple[float, float, float]:
         """What is explained, between its bounds, by resampling trials (percentiles of the bootstrap)."""
