@@ -26,7 +26,7 @@ use super::{
     Aqm, Backlog, DropReason, Gauges, LinkInfo, MarkReason, Marking, Overflow, Pkt, Qdisc, QueueCx,
     Room, Separation, drop_excess,
 };
-use crate::params::kinds::{MICROSECOND, count, nested, number, params, time, unsaid, words};
+use crate::params::kinds::{MICROSECOND, Spec, count, nested, number, params, time, unsaid, words};
 use crate::params::{Described, Gauge, gauge};
 use crate::time::{Span, Time};
 use crate::units::MTU_FRAME;
@@ -42,6 +42,11 @@ const TICK_LOG: u32 = 10;
 /// Linux compares times as 32 signed bits of 1.024 us; longer ones would be negative.
 const TIME_MAX: Span = Span::from_micros(2_199_023_255);
 
+/// Not said where it is the default, as no `tc` knows it.
+pub(super) fn unless(usual: u32, spec: Spec<u32>) -> Spec<u32> {
+    spec.mapped(|n| n, move |n| (*n != usual).then_some(*n))
+}
+
 params! {
     /// The parameters that `codel` and `fq_codel` share, by the names in `tc`.
     pub struct CodelParams {
@@ -56,7 +61,7 @@ params! {
         /// delay above which every ECN-capable packet is marked, independent of CoDel and `ecn`
         ce_threshold: Option<Span> = None, time(Span::ZERO..=TIME_MAX).optional(), "Linux";
         /// an episode that begins within so many intervals after the last one goes on from its rate
-        recent: Option<u32> = None, count(0..=1000).optional().default("16").not_in_linux(), "as RFC 8289 and Linux";
+        recent: u32 = RECENT, unless(RECENT, count(0..=1000)).default("16").not_in_linux(), "as RFC 8289 and Linux";
         /// Only those whose DS field (DSCP and ECN) it selects.
         selector: Option<Selector> = None, unsaid();
     }
@@ -177,7 +182,7 @@ impl Codel {
     fn begin(&mut self, now: Time, params: &CodelParams) {
         let signals = self.count.wrapping_sub(self.last_count);
         let recent = self.last_count > 0
-            && now < self.drop_next + params.interval * u64::from(params.recent.unwrap_or(RECENT));
+            && now < self.drop_next + params.interval * u64::from(params.recent);
         if signals > 1 && recent {
             self.count = signals;
             self.newton_step();

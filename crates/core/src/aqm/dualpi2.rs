@@ -21,6 +21,7 @@
 use std::any::Any;
 use std::collections::VecDeque;
 
+use super::codel::unless;
 use super::queue::Queue;
 use super::scheduler::{BANDS, C, L, P_C, P_L_COUPLED, P_PRIME, Queues, Wrr};
 use super::{
@@ -91,7 +92,7 @@ params! {
         /// share of the link granted to C
         classic_protection: u8 = 10, percent(0..=100), "Linux";
         /// no marks and no drops by p' while less than so many full frames wait
-        min_backlog: Option<u32> = None, count(0..=1_000_000).optional().default("2").not_in_linux(), "Linux";
+        min_backlog: u32 = MIN_BACKLOG, unless(MIN_BACKLOG, count(0..=1_000_000)).default("2").not_in_linux(), "Linux";
         linear: bool = false, words([("linear", true, "p_C = p' instead of its square")]).not_in_linux(), "as RFC 9332, 2.4";
         uncoupled: bool = false, words([
             ("uncoupled", true, "L has marks by the step only, not by k p'"),
@@ -296,9 +297,7 @@ impl DualPi2Config {
     fn verdict(&self, p: u32, band: usize, backlog: u64, rng: &mut Rng) -> Verdict {
         // At p' = 0 a roll of Linux still hits once in 2^32; an idle controller that draws no
         // random numbers is worth the difference.
-        if p == 0
-            || backlog < u64::from(self.min_backlog.unwrap_or(MIN_BACKLOG)) * u64::from(MTU_FRAME)
-        {
+        if p == 0 || backlog < u64::from(self.min_backlog) * u64::from(MTU_FRAME) {
             return Verdict::Pass;
         }
         let p_l = u64::from(p) * u64::from(self.coupling_factor);
