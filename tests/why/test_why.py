@@ -40,7 +40,10 @@ BBR = (
     | {"link": {"bottleneck": {"rate": "20Mbit", "qdisc": "pfifo limit 400"}}}
     | {"flow": [{"name": "a", "cc": "bbr", "rtt": "40ms"}]}
 )
-CODEL = BULK | {"link": {"bottleneck": {"rate": "20Mbit", "qdisc": "fq_codel"}}}
+CODEL = BULK | {
+    "link": {"bottleneck": {"rate": "20Mbit", "qdisc": "fq_codel"}},
+    "flow": [{"name": "a", "cc": "cubic", "rtt": "40ms", "ecn": "classic"}],
+}
 DUALQ = BULK | {
     "duration": "15s",
     "link": {"bottleneck": {"rate": "40Mbit", "qdisc": "dualpi2"}},
