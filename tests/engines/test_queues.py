@@ -103,6 +103,15 @@ def test_number_and_seed_define_a_case() -> None:
         assert case.setup[0].startswith("qdisc replace dev out root handle 1: htb default 1")
 
 
+def test_cases_among_some_kinds() -> None:
+    """A queue that is not named is nowhere, and a tree's parents are those of all."""
+    for number in range(1, 41):
+        case = drawing.draw(number, 3, ("red", "codel"))
+        assert not {"fq", "fq_codel", "cake", "pie", "dualpi2", "pfifo"} & {
+            *text_of(case.document).replace('"', " ").split()
+        }
+
+
 def test_the_kernel_hears_of_changes_and_packets_in_order() -> None:
     """A change comes before a packet of the same time, as in the simulator."""
     change: list[Keys] = [{"time": "1ms", "link.q.qdisc": "pfifo limit 2"}]

@@ -72,7 +72,8 @@ def agree(
 
     NAME is a packaged comparison ("l4slab list comparisons"); without NAME and FILE, all of them run. Finished runs in
     DIR are not repeated. With --kernel, two kernels are compared, and a changed cell makes the exit status 1. With
-    --random, FILE has a table [search]. With --queues, FILE is a case to judge again.
+    --random, FILE has a table [search]. With --queues, NAME is a kind of queue ("l4slab list
+    qdiscs") and FILE a case to judge again.
     """
     from l4slab.cli import summary
     from l4slab.tools import agreement
@@ -169,18 +170,19 @@ def _queues(
 ) -> int:
     from l4slab.tools.agreement import queues
     from l4slab.tools.agreement.queues.cases import text_of
-    from l4slab.tools.agreement.queues.drawing import draw
+    from l4slab.tools.agreement.queues.drawing import draw, kinds
 
+    among = names if {*names} <= {*kinds()} else ()
     if dry_run:
         for number in range(1, count + 1):
-            terminal.say(f"# {number}\n{text_of(draw(number, seed).document)}")
+            terminal.say(f"# {number}\n{text_of(draw(number, seed, among).document)}")
         return 0
-    if names:
+    if names and not among:
         judged = queues.again([Path(name) for name in names], count, kernel)
     elif out is None:
         raise click.UsageError("--out is missing; give a folder for the results, such as --out queues")
     else:
-        judged = queues.agree(count, seed, usable(out), kernel, reduce)
+        judged = queues.agree(count, seed, usable(out), kernel, reduce, among)
     outputs.write(lambda: queues_outcome(judged))
     wrong = [one for one in judged if one.difference is not None]
     for one in wrong:

@@ -131,8 +131,15 @@ def smaller(
     return reduce(case.document, still, at_most), last
 
 
-def agree(count: int, seed: int, out: Path, kernel: str = kernels.DEFAULT, reduced: bool = True) -> list[Judged]:
-    """Judge the cases 1 to `count` of a seed that DIR has no line of, and reduce those that differ.
+def agree(
+    count: int,
+    seed: int,
+    out: Path,
+    kernel: str = kernels.DEFAULT,
+    reduced: bool = True,
+    among: Sequence[str] = (),
+) -> list[Judged]:
+    """Judge the cases 1 to `count` of a seed that DIR has no line of, and reduce what differs. `among`: as of `draw`.
 
     Raises InputError, EngineError.
     """
@@ -140,18 +147,19 @@ def agree(count: int, seed: int, out: Path, kernel: str = kernels.DEFAULT, reduc
         (out / name).mkdir(parents=True, exist_ok=True)
     path = out / "queues.jsonl"
     lines = path.read_text().splitlines() if path.exists() else []
-    known = {one["case"] for one in map(json.loads, lines) if (one["seed"], one["kernel"]) == (seed, kernel)}
+    drawn = {"seed": seed, "kernel": kernel, "among": [*among]}
+    known = {one["case"] for one in map(json.loads, lines) if drawn.items() <= one.items()}
     todo = [number for number in range(1, count + 1) if number not in known]
     found = []
     for at in range(0, len(todo), BATCH):
         numbers = todo[at : at + BATCH]
-        cases = [draw(number, seed) for number in numbers]
+        cases = [draw(number, seed, among) for number in numbers]
         for number, case, difference in zip(numbers, cases, compare(cases, kernel), strict=True):
             found.append(Judged(f"{number:04d}", case, difference))
             if difference is not None:
-                which = f"case {number} of seed {seed}"
+                which = " ".join(["case", str(number), "of seed", str(seed), *(["among", *among] if among else [])])
                 _keep(out, f"{number:04d}.toml", which, case, difference, kernel if reduced else None)
-            line = {"seed": seed, "kernel": kernel, "case": number, "difference": difference and difference.what}
+            line = drawn | {"case": number, "difference": difference and difference.what}
             with path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(line) + "\n")
     return found

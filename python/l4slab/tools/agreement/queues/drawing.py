@@ -76,13 +76,14 @@ _PRIORITIES = ("pfifo_fast", "prio")
 _CODEPOINTS = ("not-ect", "ect0", "ect1", "ce")
 
 
-def draw(number: int, seed: int) -> Case:
-    """The case with this number, from 1, of a seed. Raises InputError."""
+def draw(number: int, seed: int, among: Sequence[str] = ()) -> Case:
+    """The case with this number, from 1, of a seed. `among`: the kinds of queues; default: all. Raises InputError."""
+    among = among or kinds()
     rng = random.Random(f"queues/{seed}/{number}")  # noqa: S311
     why: Exception | None = None
     for _ in range(_TRIES):
         try:
-            return read(_document(rng), f"case {number}")
+            return read(_document(rng, among), f"case {number}")
         except (InputError, ValueError) as error:
             why = error
     raise InputError(f"no case {number} of seed {seed} is possible: {why}")
@@ -93,17 +94,17 @@ def kinds() -> list[str]:
     return [entry["name"] for entry in _core.qdiscs() if entry["in_linux"] and entry["name"] != "pfifo_fast"]
 
 
-def _document(rng: random.Random) -> Keys:
+def _document(rng: random.Random, among: Sequence[str]) -> Keys:
     # In whole bytes per second, as tc has them.
     rate = int(10 ** rng.uniform(6, 7.7)) // 8000 * 8000
     link: Keys = {"rate": f"{rate}bit"}
     classes: dict[str, Value] = {}
     length_ms = rng.choice((20, 60, 200))
     if rng.random() < 0.7:
-        link["qdisc"] = queue(rng, rng.choice(kinds()))
+        link["qdisc"] = queue(rng, rng.choice(among))
         leaves = {"qdisc": str(link["qdisc"])}
     else:
-        classes = _tree(rng, link, rate)
+        classes = _tree(rng, link, rate, among)
         link["class"] = classes
         leaves = {
             f"class.{name}.qdisc": str(one["qdisc"])
@@ -112,7 +113,7 @@ def _document(rng: random.Random) -> Keys:
         }
         _filters(rng, link, [name.split(".")[1] for name in leaves])
     changes = rng.choice((0, 0, 0, 1, 1, 3))
-    at: list[Value] = [_change(rng, leaves, classes, rate, length_ms) for _ in range(changes)]
+    at: list[Value] = [_change(rng, leaves, classes, rate, length_ms, among) for _ in range(changes)]
     # What memory a packet with segments takes depends on the host.
     plain = bool(classes) or any(word in f"{link} {at}" for word in ("tbf", "mem"))
     # The simulator cuts them during the whole run, or never.
@@ -171,9 +172,9 @@ def _usual(rng: random.Random, name: str, keyword: str) -> str:
     return str(int(value) * unit) if unit > 1 and value.isdigit() else value
 
 
-def _tree(rng: random.Random, link: Keys, rate: int) -> dict[str, Value]:
+def _tree(rng: random.Random, link: Keys, rate: int, among: Sequence[str]) -> dict[str, Value]:
     def leaf() -> str:
-        return queue(rng, rng.choice(kinds()))
+        return queue(rng, rng.choice(among))
 
     if rng.random() < 0.3:
         bands = rng.randint(2, 4)
@@ -230,7 +231,14 @@ def _filters(rng: random.Random, link: Keys, leaves: Sequence[str]) -> None:
         link["filter"] = filters
 
 
-def _change(rng: random.Random, leaves: dict[str, str], classes: dict[str, Value], rate: int, length_ms: int) -> Keys:
+def _change(
+    rng: random.Random,
+    leaves: dict[str, str],
+    classes: dict[str, Value],
+    rate: int,
+    length_ms: int,
+    among: Sequence[str],
+) -> Keys:
     when = f"{rng.randint(1000, length_ms * 1000)}us"
     numbers = [name for name, one in classes.items() if isinstance(one, dict) and "rate" in one]
     quanta = [name for name, one in classes.items() if isinstance(one, dict) and set(one) == {"quantum", "qdisc"}]
@@ -243,7 +251,7 @@ def _change(rng: random.Random, leaves: dict[str, str], classes: dict[str, Value
     if not classes and rng.random() < 0.2:
         return {"time": when, f"link.{LINK}.rate": _part(rate, rng.choice((0.3, 2)))}
     where, before = rng.choice(sorted(leaves.items()))
-    kind = before.split()[0] if rng.random() < 0.75 else rng.choice(kinds())
+    kind = before.split()[0] if rng.random() < 0.75 else rng.choice(among)
     leaves[where] = queue(rng, kind)
     return {"time": when, f"link.{LINK}.{where}": leaves[where]}
 
