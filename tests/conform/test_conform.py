@@ -206,7 +206,7 @@ def test_the_switch_that_was_set_is_named_alone(option: str) -> None:
         (["mine.py:Mine"], ["mine.py:Mine", "--reference CC"]),
         (["quinn:cubbic"], ["cubbic", "cubic"]),
         (["quinn:cubic", "--option", "beta=0.5"], ["quinn:cubic", "--option"]),
-        (["linux:nowhere:cubic"], ["nowhere", "linux build"]),
+        (["linux:nowhere:cubic"], ["nowhere", "kernel"]),
         (["cubic", "--trials", "2"], ["--trials"]),
     ],
 )
