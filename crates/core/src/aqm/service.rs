@@ -359,19 +359,13 @@ pub fn run<P: Carried, Q: Aqm<P> + ?Sized, const TRACED: bool>(
                     Time::NEVER
                 }
             };
-        } else if let Some(mut pkt) = arrivals.take() {
+        } else if let Some(pkt) = arrivals.take() {
             now = arrival;
             s.arrive(now, pkt, queue);
-            arrival = arrivals.time();
-            while pkt.is_followed() && arrival == now {
-                if !s.drops.is_empty() {
-                    s.count_drops(now);
-                }
-                let Some(next) = arrivals.take() else { break };
-                pkt = next;
-                s.arrive(now, pkt, queue);
-                arrival = arrivals.time();
+            if pkt.is_followed() {
+                s.arrive_rest(now, &mut arrivals, queue);
             }
+            arrival = arrivals.time();
             if service == Time::NEVER {
                 service = s.ready::<TRACED>(now);
             }
@@ -477,6 +471,26 @@ impl<P: Carried> Service<P> {
             }
         } else {
             self.crowded = self.first_band + band;
+        }
+    }
+
+    /// The other segments of a packet.
+    #[cold]
+    #[inline(never)]
+    fn arrive_rest<Q: Aqm<P> + ?Sized>(
+        &mut self,
+        now: Time,
+        arrivals: &mut LinkArrivals<P>,
+        queue: &mut Q,
+    ) {
+        let mut is_followed = true;
+        while is_followed && arrivals.time() == now {
+            if !self.drops.is_empty() {
+                self.count_drops(now);
+            }
+            let Some(pkt) = arrivals.take() else { break };
+            is_followed = pkt.is_followed();
+            self.arrive(now, pkt, queue);
         }
     }
 
