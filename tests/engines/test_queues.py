@@ -309,3 +309,11 @@ def test_a_changed_cake_keeps_hosts_from_flows() -> None:
     order = [one.number for one in outcomes.simulated(case, 1).left]
     # The first one to come after the change is of a new queue, and does not wait for one that is full.
     assert order.index(40) < 8
+
+
+@pytest.mark.parametrize(("gap_ns", "tie"), [(0, False), (58, True), (1_199, True), (1_200, False)])
+def test_a_tie_is_two_events_within_a_step_of_the_clock(gap_ns: int, tie: bool) -> None:
+    """What comes after the difference does not count."""
+    model = Outcome([Left(at, n, 0) for n, at in enumerate((10_000, 20_000, 20_000 + gap_ns, 30_000, 30_100))])
+    assert judge.has_tie(model, judge.Difference("", packet=2)) == tie
+    assert judge.has_tie(model, judge.Difference("", packet=4))

@@ -84,11 +84,11 @@ def _fixed(case: Case, model: Outcome, look: Sequence[Outcome], kernel: str, qui
     """Of a queue that does the same with all seeds."""
     if (wrong := _broken(case, look)) is not None:
         return wrong
-    differences = [judge.first_difference(case, one, model) for one in look]
-    if not all(differences):
+    differences = [one for one in (judge.first_difference(case, one, model) for one in look) if one is not None]
+    if len(differences) < len(look):
         return None
     # Flows may share a bucket with a small chance, and more seeds show it.
-    if _agree(case, [model, *_models(case, LATE_NS, LOOK[1], FIRST[1])]):
+    if not judge.has_tie(model, differences[0]) and _agree(case, [model, *_models(case, LATE_NS, LOOK[1], FIRST[1])]):
         return differences[0]
     return _random(case, on_kernel([case.late(seed, WIDE_NS) for seed in range(LOOK[0])], kernel), kernel, quick)
 

@@ -13,6 +13,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from l4slab.tools.agreement.queues.cases import Case
@@ -79,6 +80,15 @@ def first_difference(case: Case, kernel: Outcome, model: Outcome) -> Difference 
         return None
     _, number, text = min(wrong)
     return Difference(f"packet {number} {text}", packet=number)
+
+
+def has_tie(model: Outcome, until: Difference) -> bool:
+    """Whether two packets left within a step of the kernel's clock, at different times, up to the one that differs.
+    A kernel may take the two events of their classes together, and then another class lends.
+    """
+    times = sorted({one.at_ns for one in model.left})
+    last = max((one.at_ns for one in model.left if one.number == until.packet), default=times[-1] if times else 0)
+    return any(later - earlier < LATE_NS for earlier, later in pairwise(times) if earlier <= last)
 
 
 def _times(count: int) -> str:
