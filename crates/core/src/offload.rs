@@ -133,7 +133,10 @@ mod tests {
             join(&mut joined, 0);
             assert_eq!(joined.len(), 1);
             assert_eq!(u32::from(joined[0].frame_len), (n - 1) * 1514 + u32::from(last) + 66);
-            let again: Vec<_> = segments(&joined[0]).collect();
+            let mut again: Vec<_> = segments(&joined[0]).collect();
+            let followed = again.iter().filter(|one| one.flags.has(Flags::FOLLOWED)).count();
+            assert_eq!(followed, n as usize - 1);
+            again.iter_mut().for_each(|one| one.flags = one.flags.without(Flags::FOLLOWED));
             assert_eq!(format!("{again:?}"), format!("{whole:?}"));
         }
     }
