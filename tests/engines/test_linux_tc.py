@@ -103,7 +103,7 @@ netem delay 10ms 2ms distribution pareto | netem delay 10ms 2ms distribution not
 # `tc` takes these: it leaves a zero out or makes a queue that holds nothing, and does not look at two values of RED.
 STRICTER = """
 red limit 60kb min 15kb max 45kb avpkt 1000 burst 0 | red limit 60kb avpkt 1000 probability 2
-red limit 60kb avpkt 1000 bandwidth 10 | choke limit 100 bandwidth 10mbit probability 2 | hhf limit 0 | hhf hh_limit 0
+choke limit 100 bandwidth 10mbit probability 2 | hhf limit 0 | hhf hh_limit 0
 hhf reset_timeout 0 | codel limit 0 | codel target 0 | fq_codel flows 0 | fq_codel quantum 0
 fq_codel drop_batch 0 | fq_codel limit 0 | fq buckets 0 | pie limit 0 | fq_pie flows 0 | fq_pie limit 0
 fq_pie quantum 0 | dualpi2 limit 0 | dualpi2 memlimit 0
