@@ -452,15 +452,12 @@ fn the_listing_is_true() {
             }
         }
         // The canonical form says everything: each parameter with a default is in it, but for words
-        // that say no more than another one or than nothing, and what no `tc` can read.
-        let silent = ["internet", "nonat", "via-ethernet"].map(|word| ("cake", word));
+        // that say no more than another one or than nothing.
+        let silent = ["internet", "nonat", "via-ethernet", "no-sce"].map(|word| ("cake", word));
         let printed = bare.canonical();
         let said = |keyword| !silent.contains(&(info.info.name, keyword));
-        for param in info
-            .info
-            .parameters
-            .iter()
-            .filter(|p| p.in_linux && !p.default.is_empty() && said(p.keyword))
+        for param in
+            info.info.parameters.iter().filter(|p| !p.default.is_empty() && said(p.keyword))
         {
             // A word may be short for what is printed, or say nothing.
             if printed.contains(param.help) || param.help == "accepted, without effect" {

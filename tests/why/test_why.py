@@ -5,8 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import random
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +14,11 @@ import pytest
 from l4slab import cli
 from l4slab.api.experiment import to_toml
 from l4slab.base.errors import InputError
-from l4slab.base.values import Keys
 from l4slab.results import chance
 from l4slab.tools import why
-from l4slab.tools.search.documents import tables
 from l4slab.tools.search.scenario import plan_of
 from l4slab.tools.why import quantities, states
-from l4slab.tools.why.explaining import Explaining
-from l4slab.tools.why.switches import Setting, Switch, applied, switches
+from l4slab.tools.why.switches import Setting, applied, switches
 
 LINK = {"bottleneck": {"rate": "20Mbit", "qdisc": "pfifo limit 60"}}
 BULK: dict[str, Any] = {
@@ -34,15 +30,6 @@ BULK: dict[str, Any] = {
 RESTING = BULK | {
     "flow": [{"name": "a", "cc": "cubic", "rtt": "40ms", "app_rate": "30Mbit"}],
     "at": [{"time": "6s", "flow.a.pause": True}, {"time": "11s", "flow.a.pause": False}],
-}
-BBR = (
-    BULK
-    | {"link": {"bottleneck": {"rate": "20Mbit", "qdisc": "pfifo limit 400"}}}
-    | {"flow": [{"name": "a", "cc": "bbr", "rtt": "40ms"}]}
-)
-CODEL = BULK | {
-    "link": {"bottleneck": {"rate": "20Mbit", "qdisc": "fq_codel"}},
-    "flow": [{"name": "a", "cc": "cubic", "rtt": "40ms", "ecn": "classic"}],
 }
 DUALQ = BULK | {
     "duration": "15s",
@@ -189,56 +176,6 @@ def test_a_planted_cause_is_found(
     tmp_path: Path, document: dict[str, Any], changed: dict[str, Any], cause: str
 ) -> None:
     assert named(asked(tmp_path, document, changed)) == [{cause}]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("document", "changed", "cause"),
-    [
-        (BBR, with_flow(BBR, options={"cwnd_gain": 3}), "bbr cwnd_gain"),
-        (CODEL, with_queue(CODEL, "fq_codel target 10ms"), "fq_codel target"),
-        (CODEL, with_queue(CODEL, "fq_codel ce_threshold 2ms"), "fq_codel ce_threshold"),
-        (DUALQ, with_queue(DUALQ, "dualpi2 coupling_factor 4"), "dualpi2 coupling_factor"),
-        (DUALQ, with_queue(DUALQ, "dualpi2 linear"), "dualpi2 linear"),
-    ],
-    ids=lambda one: one if isinstance(one, str) else "",
-)
-def test_a_planted_cause_of_a_queue_or_bbr_is_found(
-    tmp_path: Path, document: dict[str, Any], changed: dict[str, Any], cause: str
-) -> None:
-    assert {cause} in named(asked(tmp_path, document, changed))
-
-
-def test_a_change_without_a_switch_has_no_cause(tmp_path: Path) -> None:
-    at = [{"time": "8s", "link.bottleneck.rate": "15Mbit"}, {"time": "12s", "link.bottleneck.rate": "20Mbit"}]
-    found = asked(tmp_path, BULK, BULK | {"at": at})
-    assert (named(found), found.status) == ([], 1)
-    assert "nothing explains it" in found.sentence
-
-
-def test_few_quantities_have_no_cause(tmp_path: Path) -> None:
-    found = asked(tmp_path, BULK, BULK)
-    few = replace(found, differing=[quantities.Difference(("flow a", "ce_pct"), (0.0,), (1.0,), 0.001)])
-    assert few.status == 1
-    assert "too little to tell causes apart (1 of 37 quantities)" in few.sentence
-
-
-@pytest.mark.parametrize(("answers", "causes"), [(1.0, ["rate = 30Mbit"]), (0.95, ["rate = 30Mbit"]), (0.5, [])])
-def test_the_answer_of_the_model_may_be_a_little_off(answers: float, causes: list[str]) -> None:
-    draw = random.Random(2)
-
-    def side(shift: float, apart: float = 0.0) -> quantities.Values:
-        one = range(6)
-        return {("flow a", f"q{n}"): tuple(100 + apart + shift + draw.gauss(0, 0.3) for _ in range(8)) for n in one}
-
-    def measure(documents: Sequence[Keys], count: int) -> list[quantities.Values | None]:
-        return [side(10 * answers if tables(one, "link")["b"]["rate"] == "30Mbit" else 0, 1) for one in documents]
-
-    model: Keys = {"link": {"b": {"rate": "20Mbit"}}}
-    level = Setting("link.b.rate", "30Mbit")
-    switch = Switch("rate", "the link's rate", "20Mbit", (level,))
-    explaining = Explaining(measure, model, side(0), side(10), False, lambda _what, _part: None, [switch])
-    assert [one.name for one in explaining.search().causes] == causes
 
 
 @pytest.mark.slow

@@ -26,7 +26,7 @@ _ROWS, _DRAWN = 8, 2
 @click.argument("b", metavar="B")
 @click.argument("file", metavar="[FILE]", required=False, type=click.Path(path_type=Path))
 @click.option("--out", metavar="DIR", help="Folder for why.toml and why.json; default: results/why.")
-@click.option("--trials", type=int, metavar="N", help="Trials of A and B; default: 8, more where that says little.")
+@click.option("--trials", type=int, metavar="N", help="Trials of A and B; default: 8, or 5 on a kernel.")
 @click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="Another value than that of the file.")
 @options.workers
 @options.as_json

@@ -26,26 +26,22 @@ use super::{
     Aqm, Backlog, DropReason, Gauges, LinkInfo, MarkReason, Marking, Overflow, Pkt, Qdisc, QueueCx,
     Room, Separation, drop_excess,
 };
-use crate::params::kinds::{MICROSECOND, Spec, count, nested, number, params, time, unsaid, words};
+use crate::params::kinds::{MICROSECOND, nested, number, params, time, unsaid, words};
 use crate::params::{Described, Gauge, gauge};
 use crate::time::{Span, Time};
 use crate::units::MTU_FRAME;
 
 /// No signals while no more than this waits (Linux).
 const MIN_BACKLOG: u64 = MTU_FRAME as u64;
-/// As RFC 8289.
-const RECENT: u32 = 16;
+/// An episode that begins within so many intervals after the last one goes on from its rate (as
+/// RFC 8289).
+const RECENT: u64 = 16;
 /// Drops per packet delivered (Linux 7.2; none before).
 const MAX_DROPS: u32 = 256;
 /// Linux counts time in 2^10 ns.
 const TICK_LOG: u32 = 10;
 /// Linux compares times as 32 signed bits of 1.024 us; longer ones would be negative.
 const TIME_MAX: Span = Span::from_micros(2_199_023_255);
-
-/// Not said where it is the default, as no `tc` knows it.
-pub(super) fn unless(usual: u32, spec: Spec<u32>) -> Spec<u32> {
-    spec.mapped(|n| n, move |n| (*n != usual).then_some(*n))
-}
 
 params! {
     /// The parameters that `codel` and `fq_codel` share, by the names in `tc`.
@@ -60,8 +56,6 @@ params! {
         ]), "Linux";
         /// delay above which every ECN-capable packet is marked, independent of CoDel and `ecn`
         ce_threshold: Option<Span> = None, time(Span::ZERO..=TIME_MAX).optional(), "Linux";
-        /// an episode that begins within so many intervals after the last one goes on from its rate
-        recent: u32 = RECENT, unless(RECENT, count(0..=1000)).default("16").not_in_linux(), "as RFC 8289 and Linux";
         /// Only those whose DS field (DSCP and ECN) it selects.
         selector: Option<Selector> = None, unsaid();
     }
@@ -145,7 +139,7 @@ impl Codel {
                 cx.drop(pkt, DropReason::Aqm);
                 (head, _) = self.look(params, cx.now, take());
             }
-            self.begin(cx.now, params);
+            self.begin(cx.now, params.interval);
         }
         let mut pkt = head?;
         if params.ce_threshold.is_some_and(|threshold| self.sojourn > threshold)
@@ -179,10 +173,9 @@ impl Codel {
     }
 
     /// An episode begins: with the rate that the last one needed, if that was a short while ago.
-    fn begin(&mut self, now: Time, params: &CodelParams) {
+    fn begin(&mut self, now: Time, interval: Span) {
         let signals = self.count.wrapping_sub(self.last_count);
-        let recent = self.last_count > 0
-            && now < self.drop_next + params.interval * u64::from(params.recent);
+        let recent = self.last_count > 0 && now < self.drop_next + interval * RECENT;
         if signals > 1 && recent {
             self.count = signals;
             self.newton_step();
@@ -192,7 +185,7 @@ impl Codel {
         }
         self.dropping = true;
         self.last_count = self.count;
-        self.drop_next = self.after(now, params.interval);
+        self.drop_next = self.after(now, interval);
     }
 
     /// The control law: the time after `t` by interval/sqrt(count).

@@ -93,14 +93,6 @@ impl<S> Drr<S> {
             self.flows[i].deficit = self.quantum;
         }
     }
-    /// The same, but it becomes an old flow.
-    #[inline]
-    pub fn activate_last(&mut self, i: usize) {
-        if !self.flows[i].listed {
-            self.join_old(i);
-            self.flows[i].deficit = self.quantum;
-        }
-    }
     /// Lists flow `i` as new and says true, unless it is listed already. Keeps its deficit.
     #[inline]
     pub fn join_new(&mut self, i: usize) -> bool {

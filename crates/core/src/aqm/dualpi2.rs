@@ -21,7 +21,6 @@
 use std::any::Any;
 use std::collections::VecDeque;
 
-use super::codel::unless;
 use super::queue::Queue;
 use super::scheduler::{BANDS, C, L, P_C, P_L_COUPLED, P_PRIME, Queues, Wrr};
 use super::{
@@ -37,8 +36,8 @@ use crate::tc;
 use crate::time::{Span, Time};
 use crate::units::{self, MTU_FRAME};
 
-/// Full frames that wait at least where p' marks or drops (Linux).
-const MIN_BACKLOG: u32 = 2;
+/// No marks and no drops by p' while less than two full frames wait (Linux).
+const MIN_BACKLOG: u64 = 2 * MTU_FRAME as u64;
 /// Probability 1. A roll hits if 32 random bits are at most p (Linux).
 const MAX_PROB: u32 = u32::MAX;
 /// Gains are given in 1/256 Hz, 31 bits of it; the controller counts probability in 2^-32 per 64 ns
@@ -91,12 +90,6 @@ params! {
         ]), "Linux";
         /// share of the link granted to C
         classic_protection: u8 = 10, percent(0..=100), "Linux";
-        /// no marks and no drops by p' while less than so many full frames wait
-        min_backlog: u32 = MIN_BACKLOG, unless(MIN_BACKLOG, count(0..=1_000_000)).default("2").not_in_linux(), "Linux";
-        linear: bool = false, words([("linear", true, "p_C = p' instead of its square")]).not_in_linux(), "as RFC 9332, 2.4";
-        uncoupled: bool = false, words([
-            ("uncoupled", true, "L has marks by the step only, not by k p'"),
-        ]).not_in_linux(), "as RFC 9332, 2.4";
         split_gso: bool = true, words([
             ("split_gso", true, "cut packets of several segments (`gso` of a flow)"),
             ("no_split_gso", false, "leave them whole"),
@@ -297,7 +290,7 @@ impl DualPi2Config {
     fn verdict(&self, p: u32, band: usize, backlog: u64, rng: &mut Rng) -> Verdict {
         // At p' = 0 a roll of Linux still hits once in 2^32; an idle controller that draws no
         // random numbers is worth the difference.
-        if p == 0 || backlog < u64::from(self.min_backlog) * u64::from(MTU_FRAME) {
+        if p == 0 || backlog < MIN_BACKLOG {
             return Verdict::Pass;
         }
         let p_l = u64::from(p) * u64::from(self.coupling_factor);
@@ -306,10 +299,7 @@ impl DualPi2Config {
         if band == C {
             // Under overload marks no longer help: whoever is hit is dropped.
             let verdict = if overload { Verdict::Drop } else { Verdict::Signal };
-            let hit = if self.linear { rng.u32() <= p } else { roll_squared(p, rng) };
-            if_hit(hit, verdict)
-        } else if self.uncoupled {
-            Verdict::Pass
+            if_hit(roll_squared(p, rng), verdict)
         } else if !overload {
             if_hit(u64::from(rng.u32()) <= p_l, Verdict::Signal)
         } else if self.drop_on_overload && roll_squared(p, rng) {

@@ -20,7 +20,7 @@ use super::{
     Separation, drop_excess,
 };
 use crate::packet::Packet;
-use crate::params::kinds::{Spec, nested, number, params, size, value, words};
+use crate::params::kinds::{Spec, nested, number, params, size, value};
 use crate::params::{Described, Gauge, Given, Refused, gauge};
 use crate::tc;
 use crate::units::MTU_FRAME;
@@ -49,9 +49,6 @@ params! {
         memory_limit: u32 = 32 << 20, size(0..=u32::MAX).fitted(|n| n.min(MEMORY_LIMIT_MAX)), "Linux";
         /// largest number of packets to drop at once from a full queue
         drop_batch: u32 = 64, number(1..=u32::MAX).shown("PACKETS"), "Linux";
-        no_new_first: bool = false, words([
-            ("no_new_first", true, "a flow that had no packets takes its turn instead of going first"),
-        ]).not_in_linux(), "as RFC 8290, 4.2 and Linux";
     }
 }
 
@@ -127,11 +124,7 @@ impl<P: Pkt + Send> Aqm<P> for FqCodel<P> {
         self.bytes += u64::from(pkt.frame_len());
         self.memory += u64::from(pkt.truesize());
         self.flows.reach(i, Flow::default).queue.push(pkt);
-        if self.config.no_new_first {
-            self.flows.activate_last(i);
-        } else {
-            self.flows.activate(i);
-        }
+        self.flows.activate(i);
         if self.is_over() {
             self.drop_from_fattest(cx);
         }

@@ -4,25 +4,30 @@
 //! nor, beyond one round of packet conservation, losses.
 
 pub(super) mod model;
-mod options;
 
 use self::model::{
-    Aggregation, BURST_MAX, BURST_SHIFT, EXTRA_ACKED_ROUNDS, GAIN_BITS, ONE, Pacing, RATE_BITS,
+    Aggregation, BURST_MAX, BURST_SHIFT, EXTRA_ACKED_ROUNDS, FULL_RATE_GAIN, FULL_RATE_ROUNDS,
+    GAIN_BITS, MIN_CWND, MIN_RTT_WINDOW, ONE, PROBE_RTT_TIME, Pacing, RATE_BITS,
 };
-use self::options::Config;
-pub use self::options::Options;
 use super::{
     Ack, AckFlight, Burst, Congestion, CongestionControl, Constants, Controller, EcnWish,
     INITIAL_WINDOW, Pace, Role, Signals, Totals, Window,
 };
+use crate::params::kinds::params;
 use crate::params::{Described, Gauge, gauge};
 use crate::probe::Gauges;
 use crate::rng::Rng;
 use crate::time::Time;
 use crate::windowed::WindowedMax;
 
-/// Phases of a gain cycle, about one RTT each: probe for more, give back, cruise.
-const PHASES: usize = 8;
+/// Rounds over which the largest rate is taken: a gain cycle and two more.
+const RATE_ROUNDS: u32 = 10;
+/// 2/ln 2: doubles what is sent in each round.
+const HIGH_GAIN: u32 = ONE * 2885 / 1000 + 1;
+const DRAIN_GAIN: u32 = ONE * 1000 / 2885;
+const CWND_GAIN: u32 = 2 * ONE;
+/// Each lasts about one RTT: probe for more, give back, cruise.
+const CYCLE: [u32; 8] = [ONE * 5 / 4, ONE * 3 / 4, ONE, ONE, ONE, ONE, ONE, ONE];
 /// Below 1.2 Mbit/s segments leave one by one, bytes per second.
 const SMALL_RATE: u64 = 1_200_000 / 8;
 /// TCP counts its SYN among the packets that were delivered.
@@ -34,6 +39,10 @@ const POLICER_LOSS: u64 = 50;
 const POLICER_RATIO: u64 = ONE as u64 / 8;
 const POLICER_DIFFERENCE: u64 = 4000 / 8;
 const POLICER_KEPT_ROUNDS: u32 = 48;
+
+params! {
+    pub struct Options {}
+}
 
 /// What BBR tells, whatever its version.
 pub(super) const GAUGES: &[Gauge] = &[
@@ -54,7 +63,7 @@ impl Controller for Options {
     const LOOK: u8 = 0;
     const STATES: &'static [&'static str] = &["startup", "drain", "probe_bw", "probe_rtt"];
     fn build(&self, rng: Rng) -> Bbr {
-        Bbr::new(self, rng)
+        Bbr::new(rng)
     }
 }
 
@@ -95,7 +104,6 @@ impl Policer {
 /// BBR version 1, as in Linux.
 #[derive(Clone, Debug)]
 pub struct Bbr {
-    config: Config,
     rng: Rng,
     mode: Mode,
     rate: WindowedMax,
@@ -128,8 +136,7 @@ pub struct Bbr {
 }
 
 impl Bbr {
-    fn new(options: &Options, rng: Rng) -> Bbr {
-        let config = Config::new(options);
+    fn new(rng: Rng) -> Bbr {
         Bbr {
             rng,
             mode: Mode::Startup,
@@ -145,12 +152,12 @@ impl Bbr {
             round_start: false,
             phase: 0,
             phase_since: Time::ZERO,
-            pacing_gain: config.high_gain,
-            cwnd_gain: config.high_gain,
+            pacing_gain: HIGH_GAIN,
+            cwnd_gain: HIGH_GAIN,
             full: false,
             full_rate: 0,
             full_rounds: 0,
-            pacing: Pacing::new(config.high_gain),
+            pacing: Pacing::new(HIGH_GAIN),
             prior_cwnd: 0,
             was_recovering: false,
             was_repairing: false,
@@ -158,7 +165,6 @@ impl Bbr {
             policer: Policer::default(),
             aggregation: Aggregation::default(),
             delivered: (Time::ZERO, 0),
-            config,
         }
     }
 
@@ -209,7 +215,7 @@ impl Bbr {
         self.look_for_policer(ack, w);
         let rate = ((u64::from(ack.rate.delivered) << RATE_BITS) / us) as u32;
         if !ack.rate.app_limited || rate >= self.rate.get() {
-            self.rate.update(self.config.rate_rounds, self.rounds, rate);
+            self.rate.update(RATE_ROUNDS, self.rounds, rate);
         }
     }
 
@@ -294,13 +300,13 @@ impl Bbr {
         }
     }
     fn advance_phase(&mut self, now: Time) {
-        self.phase = (self.phase + 1) % PHASES;
+        self.phase = (self.phase + 1) % CYCLE.len();
         self.phase_since = now;
     }
     /// Begins at any phase but the one that gives back.
     fn enter_probe_bw(&mut self, now: Time) {
         self.mode = Mode::ProbeBw;
-        self.phase = PHASES - 1 - self.rng.below(7) as usize;
+        self.phase = CYCLE.len() - 1 - self.rng.below(7) as usize;
         self.advance_phase(now);
     }
 
@@ -308,14 +314,14 @@ impl Bbr {
         if self.full || !self.round_start || ack.rate.app_limited {
             return;
         }
-        let wanted = (u64::from(self.full_rate) * u64::from(self.config.full_gain)) >> GAIN_BITS;
+        let wanted = (u64::from(self.full_rate) * u64::from(FULL_RATE_GAIN)) >> GAIN_BITS;
         if u64::from(self.rate.get()) >= wanted {
             self.full_rate = self.rate.get();
             self.full_rounds = 0;
             return;
         }
         self.full_rounds += 1;
-        self.full = self.full_rounds >= self.config.full_rounds;
+        self.full = self.full_rounds >= FULL_RATE_ROUNDS;
     }
     fn look_whether_drained(&mut self, ack: &Ack, w: &mut Window) {
         if self.mode == Mode::Startup && self.full {
@@ -330,7 +336,7 @@ impl Bbr {
     }
 
     fn update_min_rtt(&mut self, ack: &Ack, w: &mut Window) {
-        let expired = ack.now > self.min_rtt_at + self.config.min_rtt_window;
+        let expired = ack.now > self.min_rtt_at + MIN_RTT_WINDOW;
         if let Some(rtt) = ack.rtt.newest_us
             && (rtt < self.min_rtt_us || expired)
         {
@@ -348,8 +354,8 @@ impl Bbr {
             return;
         }
         match self.probe_rtt_until {
-            None if ack.flight.now <= self.config.min_cwnd => {
-                self.probe_rtt_until = Some(ack.now + self.config.probe_rtt_time);
+            None if ack.flight.now <= MIN_CWND => {
+                self.probe_rtt_until = Some(ack.now + PROBE_RTT_TIME);
                 self.probe_rtt_round_done = false;
                 self.round_end = ack.totals.delivered;
             }
@@ -369,12 +375,11 @@ impl Bbr {
     }
 
     fn update_gains(&mut self) {
-        let c = &self.config;
         (self.pacing_gain, self.cwnd_gain) = match self.mode {
-            Mode::Startup => (c.high_gain, c.high_gain),
-            Mode::Drain => (c.drain_gain, c.high_gain),
-            Mode::ProbeBw if self.policer.in_use => (ONE, c.cwnd_gain),
-            Mode::ProbeBw => (c.cycle.get(self.phase).copied().unwrap_or(ONE), c.cwnd_gain),
+            Mode::Startup => (HIGH_GAIN, HIGH_GAIN),
+            Mode::Drain => (DRAIN_GAIN, HIGH_GAIN),
+            Mode::ProbeBw if self.policer.in_use => (ONE, CWND_GAIN),
+            Mode::ProbeBw => (CYCLE[self.phase], CWND_GAIN),
             Mode::ProbeRtt => (ONE, ONE),
         };
     }
@@ -422,12 +427,12 @@ impl Bbr {
                     } else if cwnd < target || ack.totals.delivered + SYN < INITIAL_WINDOW {
                         cwnd += ack.acked;
                     }
-                    cwnd.max(self.config.min_cwnd)
+                    cwnd.max(MIN_CWND)
                 }
             };
         }
         if self.mode == Mode::ProbeRtt {
-            w.cwnd = w.cwnd.min(self.config.min_cwnd);
+            w.cwnd = w.cwnd.min(MIN_CWND);
         }
     }
 }
@@ -538,8 +543,7 @@ mod tests {
     /// of a fifth lost and the same rate, and that rate is taken, without an ACK that told of a loss.
     #[test]
     fn timeouts_show_a_policer() {
-        let (mut bbr, mut w) =
-            (Options::default().build(Rng::stream(1, "bbr", 0)), Window::new(1448, 52));
+        let (mut bbr, mut w) = (Bbr::new(Rng::stream(1, "bbr", 0)), Window::new(1448, 52));
         let mut ack = Ack {
             rtt: AckRtt { srtt8: 800_000, min_us: 100_000, ..AckRtt::default() },
             ..Ack::default()

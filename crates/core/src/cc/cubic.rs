@@ -30,7 +30,9 @@ const INITIAL_COUNT_MAX: u64 = 20;
 /// At most one segment of growth per two acknowledged: 1.5 times per RTT (RFC 9438, 4.4).
 const COUNT_MIN: u64 = 2;
 
-/// HyStart: ACKs not further apart than this belong to one train.
+/// HyStart: does nothing below this window.
+const HYSTART_LOW_WINDOW: u32 = 16;
+/// ACKs not further apart than this belong to one train.
 const HYSTART_ACK_DELTA: Span = Span::from_millis(2);
 const HYSTART_MIN_SAMPLES: u32 = 8;
 /// A delay increase of an eighth of the smallest RTT, within these bounds, ends slow start.
@@ -77,28 +79,11 @@ params! {
     pub struct Common {
         /// end slow start before the first loss
         hystart: bool = true, on_or_off("hystart"), "Linux";
-        /// what ends slow start: the length of a train of ACKs, the rise of the delay, or both
-        hystart_detect: Detect = Detect::Both, choice("both|train|delay", [
-            ("both", Detect::Both),
-            ("train", Detect::Train),
-            ("delay", Detect::Delay),
-        ]).module("hystart_detect", &[("both", "3"), ("train", "1"), ("delay", "2")]), "Linux";
-        /// HyStart does nothing below this window, segments
-        hystart_low_window: u32 = 16, count(0..=1_000_000).module("hystart_low_window", &[]), "Linux";
         /// yield when the maximum shrinks (RFC 9438, 4.7)
         fast_convergence: bool = true, on_or_off("fast_convergence"), "Linux and RFC 9438";
         /// timer ticks per second of the modelled kernel
         hz: u32 = 250, count(100..=1000), "Linux, as distributions build it";
     }
-}
-
-/// What HyStart looks at.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
-pub enum Detect {
-    #[default]
-    Both,
-    Train,
-    Delay,
 }
 
 fn on_or_off(parameter: &'static str) -> Spec<bool> {
@@ -221,9 +206,7 @@ impl Cubic {
     pub(super) fn new(options: &Common, rfc: bool, beta_ecn: f64) -> Cubic {
         Cubic {
             rfc,
-            hystart: options
-                .hystart
-                .then(|| HyStart::new(options.hystart_detect, options.hystart_low_window)),
+            hystart: options.hystart.then(HyStart::default),
             fast_convergence: options.fast_convergence,
             beta_ecn,
             beta: BETA,
@@ -412,7 +395,7 @@ impl CongestionControl for Cubic {
             self.w_max = 0;
             self.delay_min_us = 0;
             if let Some(h) = &mut self.hystart {
-                *h = HyStart::new(h.detect, h.low_window);
+                *h = HyStart::default();
             }
         }
     }
@@ -426,8 +409,6 @@ impl CongestionControl for Cubic {
 /// delay rises.
 #[derive(Clone, Debug, Default)]
 struct HyStart {
-    detect: Detect,
-    low_window: u32,
     found: bool,
     started: bool,
     round_start: Time,
@@ -438,9 +419,6 @@ struct HyStart {
 }
 
 impl HyStart {
-    fn new(detect: Detect, low_window: u32) -> HyStart {
-        HyStart { detect, low_window, ..HyStart::default() }
-    }
     #[inline(always)]
     fn should_exit(&mut self, ack: &Ack, rtt: u32, delay_min_us: u32, cwnd: u32) -> bool {
         if self.found {
@@ -454,10 +432,10 @@ impl HyStart {
             self.round_min_us = u32::MAX;
             self.samples = 0;
         }
-        if cwnd < self.low_window {
+        if cwnd < HYSTART_LOW_WINDOW {
             return false;
         }
-        if self.detect != Detect::Delay && ack.now.since(self.last_ack) <= HYSTART_ACK_DELTA {
+        if ack.now.since(self.last_ack) <= HYSTART_ACK_DELTA {
             self.last_ack = ack.now;
             let burst_us = (HYSTART_BURST_BYTES * 1_000_000 / ack.pacing.rate.max(1)).min(1_000);
             let mut threshold = u64::from(delay_min_us) + burst_us;
@@ -470,7 +448,7 @@ impl HyStart {
         self.round_min_us = self.round_min_us.min(rtt);
         if self.samples < HYSTART_MIN_SAMPLES {
             self.samples += 1;
-        } else if self.detect != Detect::Train {
+        } else {
             let rise = (delay_min_us / 8).clamp(HYSTART_DELAY_MIN_US, HYSTART_DELAY_MAX_US);
             self.found |= self.round_min_us > delay_min_us.saturating_add(rise);
         }
@@ -648,28 +626,27 @@ mod tests {
 
     #[test]
     fn hystart_ends_slow_start_when_delay_rises() {
-        for (given, ends) in [
-            (("hystart", "on"), true),
-            (("hystart_detect", "delay"), true),
-            (("hystart_detect", "train"), false),
-            (("hystart_low_window", "100"), false),
-        ] {
-            let mut c = cubic(&[given]);
-            let mut w = Window::new(1448, 52);
-            w.cwnd = 20;
-            let mut now = Time::ZERO;
-            for i in 0..60 {
-                if i == 20 {
-                    assert!(w.in_slow_start());
-                }
-                now += Span::from_millis(3); // too far apart for an ACK train
-                let a = Ack {
-                    totals: Totals { snd_una: i, snd_nxt: i + 20, ..Totals::default() },
-                    ..ack(now, 1, if i < 20 { 20_000 } else { 25_000 })
-                };
-                c.on_ack(&a, &mut w);
-            }
-            assert_eq!(!w.in_slow_start(), ends, "{given:?}");
+        let mut c = cubic(&[]);
+        let mut w = Window::new(1448, 52);
+        w.cwnd = 20;
+        let mut now = Time::ZERO;
+        for i in 0..20 {
+            now += Span::from_millis(3); // too far apart for an ACK train
+            let a = Ack {
+                totals: Totals { snd_una: i, snd_nxt: i + 20, ..Totals::default() },
+                ..ack(now, 1, 20_000)
+            };
+            c.on_ack(&a, &mut w);
         }
+        assert!(w.in_slow_start());
+        for i in 20..60 {
+            now += Span::from_millis(3);
+            let a = Ack {
+                totals: Totals { snd_una: i, snd_nxt: i + 20, ..Totals::default() },
+                ..ack(now, 1, 25_000)
+            };
+            c.on_ack(&a, &mut w);
+        }
+        assert!(!w.in_slow_start());
     }
 }

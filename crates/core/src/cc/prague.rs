@@ -27,6 +27,8 @@ use crate::probe::Gauges;
 use crate::rng::Rng;
 use crate::time::{Span, Time};
 
+/// Gain of the estimate: g = 1/16.
+const G_SHIFT: u32 = 4;
 /// RTT independence ends above this RTT, eighths of a microsecond.
 const MAX_SCALED_SRTT8: u32 = 100_000 * 8;
 /// Of the "scalable" growth: where it meets one segment per RTT, and below which RTT it is a
@@ -101,7 +103,7 @@ impl Prague {
         Prague {
             detector: Detector::new(config.fallback, config.alpha_bits),
             mode: config.fixed_mode.unwrap_or(Mode::Window),
-            alpha_over_g: alpha << config.gain_shift,
+            alpha_over_g: alpha << G_SHIFT,
             config,
             alpha_stamp: Time::ZERO,
             cwr_stamp: Time::ZERO,
@@ -275,9 +277,8 @@ impl Prague {
             let marked = u64::from(ack.totals.delivered_ce - self.round_delivered_ce);
             let acked = u64::from(ack.totals.delivered - self.round_delivered).max(1);
             let fraction = (marked << self.config.alpha_bits) / acked;
-            let alpha =
-                self.alpha_over_g - (self.alpha_over_g >> self.config.gain_shift) + fraction;
-            self.alpha_over_g = alpha.min(self.alpha_one() << self.config.gain_shift);
+            let alpha = self.alpha_over_g - (self.alpha_over_g >> G_SHIFT) + fraction;
+            self.alpha_over_g = alpha.min(self.alpha_one() << G_SHIFT);
             self.alpha_stamp = ack.now;
             if self.config.min_mss > 0 && self.is_rtt_independent(w) && !self.in_loss {
                 self.fit_segment_size(w);
@@ -384,7 +385,7 @@ impl Prague {
             return;
         }
         self.cwr_stamp = at;
-        let mut alpha = self.alpha_over_g >> self.config.gain_shift;
+        let mut alpha = self.alpha_over_g >> G_SHIFT;
         if let Some(detector) = &self.detector {
             alpha = detector.effective(alpha);
         }
@@ -527,7 +528,7 @@ impl CongestionControl for Prague {
     }
 
     fn probe(&self, out: &mut dyn Gauges) {
-        let one = (self.alpha_one() << self.config.gain_shift) as f64;
+        let one = (self.alpha_one() << G_SHIFT) as f64;
         out.gauge("alpha", self.alpha_over_g as f64 / one);
         if let Some(detector) = &self.detector {
             out.gauge("classic_ecn_score", detector.score());

@@ -24,9 +24,8 @@ from l4slab.tools.why.sides import Side
 from l4slab.tools.why.states import State
 from l4slab.tools.why.switches import switches
 
-# Trials of a side, and where they say too little, on the simulator and on a kernel, of which one takes seconds.
-TRIALS = JUDGED
-MORE, MORE_OF_KERNEL = 32, 16
+# Trials of a side on the simulator, and on a kernel.
+TRIALS, OF_KERNEL = JUDGED, 5
 
 
 @dataclass(frozen=True)
@@ -52,12 +51,6 @@ class Answer:
         if not self.differing:
             return f"{self.a.name} and {self.b.name} do not differ beyond chance in {self.compared} quantities."
         found = self.explanation
-        if len(self.differing) < quantities.ENOUGH:
-            return (
-                f"{self.a.name} and {self.b.name} differ, but in too little to tell causes apart "
-                f"({len(self.differing)} of {self.compared} quantities); give --trials more, or an experiment in which "
-                "the change has more effect."
-            )
         if found is None or not found.candidates:
             return f"{self.a.name} and {self.b.name} differ, and no switch of the model explains any of it."
         best = found.candidates[0]
@@ -91,8 +84,7 @@ def why(
     first, second = sides.sides(a, b, file, changes or {})
     model = _model(first)
     lab = Lab(first.file, workers, told)
-    given = first, second
-    first, second = (_run(side, lab, trials or TRIALS) for side in given)
+    first, second = (_run(side, lab, trials) for side in (first, second))
     of_a, of_b = (quantities.values(side.trials) for side in (first, second))
     least = quantities.least_trials()
     if min(len(first.trials), len(second.trials)) < least:
@@ -103,20 +95,13 @@ def why(
     if not compared:
         raise InputError(f"{a} and {b} have no flow and no link of the same name; compare runs of one experiment")
     differing = quantities.differences(of_a, of_b)
-    if trials is None and 0 < len(differing) < quantities.ENOUGH:
-        first, second = (_run(side, lab, MORE if side.is_simulated else MORE_OF_KERNEL) for side in given)
-        of_a, of_b = (quantities.values(side.trials) for side in (first, second))
-        differing = quantities.differences(of_a, of_b)
-    if len(differing) < quantities.ENOUGH:
-        parted = states.first(first.trials, second.trials) if differing else ()
-        return Answer(first, second, tuple(differing), compared, parted, None, lab.count)
+    if not differing:
+        return Answer(first, second, (), compared, (), None, lab.count)
 
     def measure(documents: Sequence[Keys], count: int) -> list[quantities.Values | None]:
         return [None if trials is None else quantities.values(trials) for trials in lab.all(documents, count)]
 
-    # Of one experiment, only the code of the two sides differs.
-    every = switches(model, alike=first.document == second.document)
-    search = Explaining(measure, model, of_a, of_b, first.is_simulated, told, every)
+    search = Explaining(measure, model, of_a, of_b, first.is_simulated, told)
     return Answer(
         first, second, differing, compared, states.first(first.trials, second.trials), search.search(), lab.count
     )
@@ -129,9 +114,10 @@ def _model(side: Side) -> Keys:
     return side.model
 
 
-def _run(side: Side, lab: Lab, count: int) -> Side:
+def _run(side: Side, lab: Lab, trials: int | None) -> Side:
     if side.trials:
         return side
+    count = trials or (TRIALS if side.is_simulated else OF_KERNEL)
     lab.told(f"running {side.name}", None)
     # The files that its document names are next to its own file.
     of_side = lab if side.file == lab.file else Lab(side.file, lab.workers, lab.told)

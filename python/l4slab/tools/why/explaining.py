@@ -26,11 +26,9 @@ LOOKED, JUDGED = 4, 8
 _CLOSER, _FIRST = 6, 2
 # Rounds in which a number is refined, levels on each side of the best one, and the ratio of neighbours that is enough.
 _ROUNDS, _LEVELS, _FINEST = 4, 2, 1.002
-# Of the difference: what is worth a closer look, the same where only the direction counts, what a second switch has to
-# add, and what a cause explains at least, and at least by its interval.
-_WORTH, _TOWARDS, _ADDED, ENOUGH, LEAST = 0.15, 0.5, 0.03, 0.9, 0.7
-# How far the answer of the model to a switch may be from a kernel's.
-_OFF = 0.15
+# Of the difference: what is worth a closer look, what a second switch has to add, and what a cause explains at least,
+# and at least by its interval.
+_WORTH, _ADDED, ENOUGH, LEAST = 0.15, 0.03, 0.8, 0.5
 # Above this, nothing is left beyond chance.
 _LEFT = 0.05
 # Units without parts.
@@ -55,9 +53,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Candidate:
-    """One switch, or several. `explained`: part of the difference, from `low` to `high`; `left`: what still differs;
-    `towards`: part of the way to the other side, however far beyond.
-    """
+    """One switch, or several. `explained`: part of the difference, from `low` to `high`; `left`: what still differs."""
 
     parts: tuple[Part, ...]
     explained: float
@@ -65,13 +61,10 @@ class Candidate:
     high: float = 1.0
     left: tuple[Difference, ...] = ()
     is_judged: bool = False
-    towards: float = 0.0
 
     @property
     def explains_enough(self) -> bool:
-        # Of two switches there are thousands of pairs of levels.
-        short = (1 - ENOUGH) / len(self.parts)
-        return self.is_judged and self.low >= LEAST and self.explained >= 1 - 2 * short and self.high >= 1 - short
+        return self.is_judged and self.explained >= ENOUGH and self.low >= LEAST
 
     @property
     def is_cause(self) -> bool:
@@ -120,7 +113,6 @@ class Explaining:
         self._measure, self._model, self._told, self._is_simulated = measure, model, told, simulated
         self._a, self._b, self._every = a, b, every
         self._differing = differences(self._a, self._b)
-        self._judging = max(JUDGED, *(len(next(iter(side.values()))) for side in (a, b) if side))
         self._base: dict[tuple[int, int], Values | None] = {}
         self._tried = 0
 
@@ -137,9 +129,8 @@ class Explaining:
             # Numbers are refined later.
             steps = [(one, level) for one in others for level in one.levels[:: 2 if one.is_number else 1]]
             pairs = self._looked([(*first.parts, Part(*step)) for step in steps])
-            # A second half has to add something, and surely.
-            closer = self._closer([one for one in pairs if one.explained > first.explained + _ADDED])
-            best = _ranked([*best, *(one for one in closer if not one.is_judged or one.low > first.explained)])
+            # A second half has to add something.
+            best = _ranked([*best, *self._closer([one for one in pairs if one.explained > first.explained + _ADDED])])
             causes = self._causes(best)
             if causes:
                 break
@@ -148,7 +139,7 @@ class Explaining:
     # -- steps --------------------------------------------------------------------------------------------------------
 
     def _looked(self, sets: Sequence[tuple[Part, ...]]) -> list[Candidate]:
-        """A first look at each, the best first."""
+        """A first look at each, the best first; those without effect on a run are left out."""
         found = self._measure([self._with(parts) for parts in sets], LOOKED)
         self._tried += len(sets)
         usual = self._of_base(LOOKED, 0)
@@ -156,59 +147,49 @@ class Explaining:
         for parts, of_model in zip(sets, found, strict=True):
             if of_model is None or usual is None:
                 continue
-            explained = self._explained(self._a, self._b, usual, of_model)
-            looked.append(Candidate(parts, explained, towards=self._explained(self._a, self._b, usual, of_model, True)))
+            if any(of_model.get(key) != given for key, given in usual.items()):
+                looked.append(Candidate(parts, self._explained(self._a, self._b, usual, of_model)))
         return _ranked(looked)
 
     def _closer(self, looked: Sequence[Candidate]) -> list[Candidate]:
         """The best level of each of the best sets of switches, refined and judged."""
         known = list(looked)
         best = _best_of_each(known)[:_CLOSER]
-        kinds = [one.kind for one in best if one.explained >= _WORTH]
-        # What goes too far may have a level between that does not.
-        beyond = [one for one in known if one.towards >= _TOWARDS and all(part.switch.is_number for part in one.parts)]
-        wide = [one.kind for one in sorted(beyond, key=lambda one: -one.towards) if one.kind not in kinds]
-        kinds += list(dict.fromkeys(wide))[:_CLOSER]
-        for _ in range(_ROUNDS):
-            sets = [parts for kind in kinds for parts in _finer([one for one in known if one.kind == kind])]
-            known += self._looked(list(dict.fromkeys(sets))) if sets else []
-        best = _best_of_each(known)[:_CLOSER]
         worth = [one for one in best if one.explained >= _WORTH]
-        others = [one for one in best[len(worth) :] if one.explained > 0]
-        return _ranked([*(self._judged(one) for one in worth), *others])
+        kinds = {one.kind for one in worth}
+        for _ in range(_ROUNDS):
+            sets = [parts for one in worth for parts in _finer(one, known)]
+            known += self._looked(list(dict.fromkeys(sets))) if sets else []
+            worth = _best_of_each([one for one in known if one.kind in kinds])
+        return _ranked([*(self._judged(one) for one in worth), *best[len(worth) :]])
 
     def _judged(self, one: Candidate) -> Candidate:
         """With more trials, an interval, and what is left of the difference, also with fresh seeds."""
         found = []
         for candidate in dict.fromkeys((*(_rounded(one, digits) for digits in (1, 2, 3)), one)):
-            of_model, usual = (
-                self._measure([self._with(candidate.parts)], self._judging)[0],
-                self._of_base(self._judging, 0),
-            )
-            again = self._measure([self._with(candidate.parts, seed=1)], self._judging)[0]
+            of_model, usual = self._measure([self._with(candidate.parts)], JUDGED)[0], self._of_base(JUDGED, 0)
+            again = self._measure([self._with(candidate.parts, seed=1)], JUDGED)[0]
             if of_model is None or usual is None or again is None:
                 continue
             low, explained, high = self._interval(usual, of_model)
             left = self._left(usual, of_model)
-            fresh = self._of_base(self._judging, 1)
+            fresh = self._of_base(JUDGED, 1)
             if not left and fresh is not None:
                 left = self._left(fresh, again)
             found.append(Candidate(candidate.parts, explained, low, high, tuple(left), is_judged=True))
-        best = min(found, key=lambda judged: (len(judged.left), -judged.explained), default=one)
         # The roundest number of those that are as good.
-        good = (judged for judged in found if len(judged.left) == len(best.left) and judged.explained >= best.low)
-        return next(good, best)
+        return min(found, key=lambda judged: (len(judged.left), -round(judged.explained, 2)), default=one)
 
     def _causes(self, best: Sequence[Candidate]) -> list[Candidate]:
         """The causes that cannot be told apart, of the fewest switches. On a kernel something may be left that is the
-        model's, so what explains more is named, too.
+        model's, so what explains as much is named, too.
         """
         causes = [one for one in best if one.is_cause]
         if not causes:
             return []
         fewest = min(len(one.parts) for one in causes)
         first = next(one for one in causes if len(one.parts) == fewest)
-        others = [one for one in best if one.explains_enough and (one.is_cause or one.explained > first.explained)]
+        others = causes if self._is_simulated else [one for one in best if one.explains_enough]
         others = [one for one in others if len(one.parts) == fewest and one.high >= first.low]
         return [first, *(one for one in others if one is not first)]
 
@@ -234,34 +215,29 @@ class Explaining:
             return {key: of_model[key] for key in common}
         return {key: tuple(value + mean(of_model[key]) - mean(usual[key]) for value in a[key]) for key in common}
 
-    def _explained(self, a: Values, b: Values, usual: Values, of_model: Values, however_far: bool = False) -> float:
-        """Part of the difference that is gone: 1 all, 0 none, below 0 it is larger, if not only further on."""
+    def _explained(self, a: Values, b: Values, usual: Values, of_model: Values) -> float:
+        """Part of the difference that is gone: 1 all, 0 none, below 0 it is larger."""
         predicted = self._predicted(a, usual, of_model)
         total = weights = 0.0
         for one in self._differing:
-            way = mean(b[one.key]) - mean(a[one.key])
-            left = mean(b[one.key]) - mean(predicted[one.key]) if one.key in predicted else way
-            gap, left = abs(way), 0.0 if however_far and left * way < 0 else abs(left)
+            gap = abs(mean(b[one.key]) - mean(a[one.key]))
+            left = abs(mean(b[one.key]) - mean(predicted[one.key])) if one.key in predicted else gap
             total += one.weight * (max(1 - left / gap, -1.0) if gap else 0.0)
             weights += one.weight
         return total / weights
 
     def _left(self, usual: Values, of_model: Values) -> list[Difference]:
-        """What differs beyond chance between the other side and the model with the switch. Where the model is not a
-        side itself, only by what is more than the model differs from the first side anyhow, and more than its answer to
-        the switch may be off.
+        """What differs beyond chance between the other side and the model with the switch, and by more than the model
+        differs from the first side anyhow.
         """
-        predicted = self._predicted(self._a, usual, of_model)
-        if not self._is_simulated:
-            predicted = {key: self._nearer(key, given, mean(usual[key])) for key, given in predicted.items()}
-        return differences(predicted, self._b, _LEFT)
+        left = differences(self._predicted(self._a, usual, of_model), self._b, _LEFT)
+        if self._is_simulated:
+            return left
 
-    def _nearer(self, key: Key, given: Sequence[float], usual: float) -> tuple[float, ...]:
-        """The values as near to the other side as the model may be off."""
-        a, b, here = mean(self._a[key]), mean(self._b[key]), mean(given)
-        allowed = abs(a - usual) + _OFF * max(abs(a - b), abs(a - here))
-        shift = min(max(b - here, -allowed), allowed)
-        return tuple(value + shift for value in given)
+        def own(key: Key) -> float:
+            return abs(mean(self._a[key]) - mean(usual[key]))
+
+        return [one for one in left if abs(mean(one.a) - mean(one.b)) > own(one.key)]
 
     def _interval(self, usual: Values, of_model: Values) -> tuple[float, float, float]:
         """What is explained, between its bounds, by resampling trials (percentiles of the bootstrap)."""
@@ -301,31 +277,21 @@ def _best_of_each(candidates: Sequence[Candidate]) -> list[Candidate]:
     return list(found.values())
 
 
-def _finer(same: Sequence[Candidate]) -> list[tuple[Part, ...]]:
-    """Candidates of a kind, the best with each of its numbers between the neighbours that were tried, the others as
-    they are.
-    """
+def _finer(one: Candidate, known: Sequence[Candidate]) -> list[tuple[Part, ...]]:
+    """The candidate with each of its numbers between the neighbours that were tried, the others as they are."""
     found = []
-    one = _ranked(same)[0]
+    same = [other for other in known if other.kind == one.kind]
     for place, part in enumerate(one.parts):
         rest = one.parts[:place] + one.parts[place + 1 :]
         of_same = [other for other in same if other.parts[:place] + other.parts[place + 1 :] == rest]
-        # The second best may be the foot of a higher peak, and what goes farthest may be its other side.
+        # The second best may be the foot of a higher peak.
         tops = sorted(of_same, key=lambda other: -other.explained)[: 2 if len(one.parts) == 1 else 1]
-        beyond = [other for other in of_same if other.towards >= _TOWARDS]
-        tops += sorted(beyond, key=lambda other: _distance(part.switch, other.parts[place].setting.value))[:1]
         values_ = [other.parts[place].setting.value for other in of_same]
-        for value in dict.fromkeys(other.parts[place].setting.value for other in tops):
-            for between in _between(part.switch, value, values_):
-                new = Part(part.switch, part.switch.at(between))
+        for top in tops:
+            for value in _between(part.switch, top.parts[place].setting.value, values_):
+                new = Part(part.switch, part.switch.at(value))
                 found.append((*one.parts[:place], new, *one.parts[place + 1 :]))
     return found
-
-
-def _distance(switch: Switch, value: Value) -> float:
-    """Of a level from the present value, as the logarithm of their ratio."""
-    here, usual = number_of(value), number_of(switch.usual)
-    return abs(math.log(here[0] / usual[0])) if here and usual and here[0] and usual[0] else math.inf
 
 
 def _between(switch: Switch, value: Value, known: Sequence[Value]) -> list[Value]:

@@ -20,9 +20,6 @@ from l4slab.results import chance
 CHANCE = 0.001
 # With few trials no test is as sure as that. This is the most that is accepted.
 MOST_CHANCE = 0.01
-# Fewer quantities that differ are too little to tell one cause from another: of hundreds of switches some move them by
-# as much.
-ENOUGH = 4
 # A smaller part of the larger value is of no interest.
 SMALLEST = 0.01
 # Fewer packets make no mean.

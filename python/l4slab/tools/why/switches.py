@@ -7,7 +7,7 @@ one is a switch at once. The keys of flows and links are listed here.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from l4slab import _core
@@ -18,18 +18,12 @@ from l4slab.tools.search.documents import tables
 _NUMBER = re.compile(r"(\d+(?:\.\d+)?(?:e-?\d+)?)([a-zA-Z%/]*)")
 _WORDS = re.compile(r"[\w.-]+(?:, [\w.-]+)* or [\w.-]+")
 _FACTORS = (0.25, 0.35, 0.5, 0.7, 0.85, 1.2, 1.4, 2.0, 2.8, 4.0)
-# Of what belongs to no path, besides.
-_FAR = (0.1, 10.0, 100.0)
-# Of a parameter that is not set.
-_TIMES = ("500us", "1ms", "2ms", "5ms", "10ms", "20ms")
-_TCP = ("tcp", "web", "video", "page", "responsiveness")
 _FRACTIONS = tuple(tenth / 10 for tenth in range(1, 10))
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A value at a dotted place of a document, such as "flow.a.options.beta" or, for several flows,
-    "flow.a,b.options.beta"; None removes the key.
+    """A value at a dotted place of a document, such as "flow.a.options.beta"; None removes the key.
 
     `word`: the parameter of a qdisc that the value is of, or the link before which something is impaired.
     """
@@ -63,7 +57,7 @@ def applied(document: Keys, settings: Sequence[Setting]) -> Keys:
         section, name, *keys = one.place.split(".")
         if section == "flow":
             flows = [
-                _put(flow, keys, one) if flow.get("name") in name.split(",") else flow
+                _put(flow, keys, one) if flow.get("name") == name else flow
                 for flow in tables(document, "flow").values()
             ]
             document = {**document, "flow": list(flows)}
@@ -101,44 +95,21 @@ def _with_word(words: str, word: str, value: str) -> str:
     return " ".join([kind, *parts, word, value])
 
 
-def switches(document: Keys, alike: bool = False) -> list[Switch]:
-    """All of a document. Where there are several flows, those of a switch are in its name: one of them, or all that
-    have the controller or TCP. `alike`: both sides have this document; what differs is code that all flows share, and
-    no path.
-    """
+def switches(document: Keys) -> list[Switch]:
+    """All of a document. A flow's name is in its switches' names where there are several."""
     flows, links = tables(document, "flow"), tables(document, "link")
-    of_tcp = {name: flow for name, flow in flows.items() if flow.get("kind", "tcp") in _TCP}
     found: list[Switch] = []
-    every = [(name,) for name in of_tcp] if not alike or len(flows) == 1 else []
-    by_cc: dict[str, list[str]] = {}
-    for name, flow in of_tcp.items():
-        by_cc.setdefault(str(flow.get("cc")), []).append(name)
-    several = [tuple(names) for names in by_cc.values() if alike or len(names) > 1] if len(flows) > 1 else []
-    for names in [*every, *several]:
-        found += _of_controller(_place(names), of_tcp[names[0]], _of(names, flows))
-    for names in [*every, tuple(of_tcp)] if len(flows) > 1 and (alike or len(of_tcp) > 1) else every:
-        if names:
-            found += _of_transport(_place(names), of_tcp[names[0]], _of(names, flows))
-            found += _of_hosts(_place(names), of_tcp[names[0]], _of(names, flows))
-    for name, flow in flows.items() if not alike else ():
+    for name, flow in flows.items():
+        of = f" of {name}" if len(flows) > 1 else ""
+        if flow.get("kind", "tcp") in ("tcp", "web", "video", "page", "responsiveness"):
+            found += _of_controller(f"flow.{name}", flow, of)
+            found += _of_transport(f"flow.{name}", flow, of)
+            found += _of_hosts(f"flow.{name}", flow, of)
         if isinstance(flow.get("rtt"), str):
-            of = _of((name,), flows)
             found.append(_number(f"flow.{name}.rtt", f"rtt{of}", "base round trip time", str(flow["rtt"])))
     for name, link in links.items():
-        of = f" of {name}" if len(links) > 1 else ""
-        if not alike:
-            found += _of_path(name, link, of)
-        if isinstance(link.get("qdisc"), str):
-            found += _of_qdisc(name, str(link["qdisc"]), of)
-    return [one for one in found if one.levels and not (alike and one.levels[0].place.endswith(".start"))]
-
-
-def _place(names: Sequence[str]) -> str:
-    return f"flow.{','.join(names)}"
-
-
-def _of(names: Sequence[str], flows: Mapping[str, Keys]) -> str:
-    return f" of {', '.join(names)}" if len(flows) > 1 else ""
+        found += _of_link(name, link, f" of {name}" if len(links) > 1 else "")
+    return [one for one in found if one.levels]
 
 
 # -- what the core declares -------------------------------------------------------------------------------------------
@@ -175,7 +146,7 @@ def _declared(place: str, parameter: _core.Parameter, given: Keys, owner: str, o
     if _WORDS.fullmatch(takes):
         words = re.split(r", | or ", takes)
         return Switch(name, law, present, tuple(Setting(place, word) for word in words if word != present))
-    return _number(place, name, law, present, takes, usual=parameter["default"], far=_FAR)
+    return _number(place, name, law, present, takes, usual=parameter["default"])
 
 
 def _of_qdisc(link: str, words: str, of: str) -> Iterator[Switch]:
@@ -189,10 +160,7 @@ def _of_qdisc(link: str, words: str, of: str) -> Iterator[Switch]:
         name, law = f"{kind} {keyword}{of}", parameter["help"]
         if parameter["value"]:
             present = parts[parts.index(keyword) + 1] if keyword in parts[:-1] else parameter["default"]
-            one = _number(place, name, law, present, parameter["takes"], usual=parameter["default"], far=_FAR)
-            if not present and parameter["takes"].startswith("a time") and not law.startswith("sets "):
-                levels = tuple(Setting(place, level) for level in _TIMES)
-                one = Switch(name, law, "none", levels, is_number=True)
+            one = _number(place, name, law, present, parameter["takes"], usual=parameter["default"])
             yield replace(
                 one, levels=tuple(replace(level, word=keyword, value=str(level.value)) for level in one.levels)
             )
@@ -236,7 +204,7 @@ def _of_hosts(place: str, flow: Keys, of: str) -> Iterator[Switch]:
         yield found
 
 
-def _of_path(name: str, link: Keys, of: str) -> Iterator[Switch]:
+def _of_link(name: str, link: Keys, of: str) -> Iterator[Switch]:
     if isinstance(link.get("rate"), str):
         yield _number(f"link.{name}.rate", f"rate{of}", "the link's rate", str(link["rate"]))
         burst = str(link.get("burst", "1600B"))
@@ -246,6 +214,8 @@ def _of_path(name: str, link: Keys, of: str) -> Iterator[Switch]:
         yield one if "burst" in link else replace(one, levels=larger)
         yield _impaired(name, "loss", "the path loses packets at random", of, ("0.01%", "0.1%", "1%"))
         yield _impaired(name, "duplicate", "the path repeats packets", of, ("0.1%", "1%"))
+    if isinstance(link.get("qdisc"), str):
+        yield from _of_qdisc(name, str(link["qdisc"]), of)
 
 
 def _impaired(link: str, word: str, law: str, of: str, values: Sequence[str]) -> Switch:
@@ -253,9 +223,7 @@ def _impaired(link: str, word: str, law: str, of: str, values: Sequence[str]) ->
     return Switch(f"{word}{of}", law, "none", levels, is_number=True)
 
 
-def _number(
-    place: str, name: str, law: str, present: str, takes: str = "", usual: str = "", far: Sequence[float] = ()
-) -> Switch:
+def _number(place: str, name: str, law: str, present: str, takes: str = "", usual: str = "") -> Switch:
     """A switch whose levels are multiples of the present value, and its default."""
     match = _NUMBER.fullmatch(present)
     if match is None:
@@ -265,7 +233,7 @@ def _number(
     if "between 0 and 1" in takes:
         texts += [f"{value:g}" for value in _FRACTIONS]
     elif number:
-        texts += [text(number * factor, unit, "whole" in takes or unit == "B") for factor in (*_FACTORS, *far)]
+        texts += [text(number * factor, unit, "whole" in takes or unit == "B") for factor in _FACTORS]
     else:
         texts += [f"{value}{unit}" for value in (1, 2, 4, 10)]
     levels = tuple(Setting(place, one) for one in dict.fromkeys(texts) if one != present)

@@ -48,14 +48,12 @@ def _levels(model: Keys, settings: Sequence[Setting]) -> list[Keys]:
         section, name, *keys = one.place.split(".")
         if not keys:
             raise InputError("a factor sets no table")
-        for each in name.split(",") if section == "flow" else [name]:
-            before, after = (_at(tables(where, section)[each], keys) for where in (model, changed))
-            if after is None:
-                raise InputError("a factor removes no key")
-            place = ".".join([section, each, *keys])
-            other[place] = after
-            if before is not None:
-                usual[place] = before
+        before, after = (_at(tables(where, section)[name], keys) for where in (model, changed))
+        if after is None:
+            raise InputError("a factor removes no key")
+        other[one.place] = after
+        if before is not None:
+            usual[one.place] = before
     return [usual, other]
 
 

@@ -47,8 +47,6 @@ params! {
         rtt_unit: Span = Span::ZERO, any_time(), "L4STeam";
         /// fractional bits of alpha
         alpha_bits: u32 = 24, choice("20|24", [("20", 20), ("24", 24)]), "L4STeam";
-        /// gain of alpha: 1/2 to this power
-        gain_shift: u32 = 4, count(0..=16), "L4STeam: 1/16";
         /// 0: alpha starts at 0 and the first mark halves; 1: alpha starts at 1
         alpha_mode: u32 = 0, count(0..=1).module("prague_alpha_mode", &[]), "L4STeam";
         /// use of the window's fraction: "carry" between whole windows, "rounded": cuts by alpha, "full":
@@ -164,7 +162,6 @@ pub struct Config {
     /// Eighths of a microsecond; 1: exactly.
     pub rtt_unit8: u32,
     pub alpha_bits: u32,
-    pub gain_shift: u32,
     pub alpha_starts_at_one: bool,
     pub fraction: Fraction,
     pub fixed_mode: Option<Mode>,
@@ -192,7 +189,6 @@ impl Config {
             scaling: if target_srtt8 > 0 { o.rtt_scaling } else { Scaling::None },
             rtt_unit8,
             alpha_bits: o.alpha_bits,
-            gain_shift: o.gain_shift,
             alpha_starts_at_one: o.alpha_mode == 1,
             fraction: o.cwnd_fraction,
             fixed_mode: o.cwnd_mode,

@@ -116,7 +116,7 @@ fn alpha_converges_to_the_marking_fraction_at_gain_one_sixteenth() {
             ..Ack::default()
         };
         p.end_round(&a, &mut w);
-        let alpha = p.alpha_over_g as f64 / (p.alpha_one() << p.config.gain_shift) as f64;
+        let alpha = p.alpha_over_g as f64 / (p.alpha_one() << G_SHIFT) as f64;
         let law = 0.25 * (1.0 - crate::math::pow(15.0 / 16.0, f64::from(n)));
         assert!((alpha - law).abs() < 1e-6, "after {n}: {alpha}, law {law}");
     }
