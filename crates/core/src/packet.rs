@@ -54,7 +54,6 @@ impl Flags {
     pub const SUPER: Flags = Flags(1 << 12);
     /// In a tunnel, see [`crate::net::tunnel`]: flow, number, length, DSCP and ECN field are those of the outer packet.
     pub const TUNNELLED: Flags = Flags(1 << 13);
-
     /// The next segment of the same packet came with it, see [`crate::offload::segments`].
     pub const FOLLOWED: Flags = Flags(1 << 14);
 

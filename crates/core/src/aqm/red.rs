@@ -113,7 +113,7 @@ impl RedTable {
         if bits(max) + wlog >= 32 {
             return Err(("max", format!("it takes fewer than {} bytes", 1_u32 << (31 - wlog))));
         }
-        let apart = max.wrapping_mul(unit).wrapping_sub(min.wrapping_mul(unit));
+        let apart = max.wrapping_mul(unit).wrapping_sub(low);
         let plog = plog(apart, config.probability)
             .ok_or_else(|| ("probability", "it takes more for thresholds so far apart".into()))?;
         let (scell_log, decay) = decays(config, wlog);

@@ -473,22 +473,25 @@ impl TreeConfig {
             let found = parse_id(id).and_then(|number| leaves.binary_search(&number).ok());
             found.ok_or_else(|| ScenarioError(format!("there is no class {id} with a qdisc")))
         };
+        let every_band = |bands: u8, name: &str| {
+            for band in 1..=bands {
+                leaf(&format!("{band:x}"))?;
+            }
+            if classes.len() != usize::from(bands) {
+                let text = format!("{name} has classes 1 to {bands:x}");
+                return Err(ScenarioError(text));
+            }
+            Ok(())
+        };
         let others = match &root {
             Root::Htb(config) => [leaf(&format!("{:x}", config.default))?; PRIORITIES],
-            Root::Prio(PrioConfig { bands, .. }) | Root::Ets(EtsConfig { bands, .. }) => {
-                for band in 1..=*bands {
-                    leaf(&format!("{band:x}"))?;
-                }
-                if classes.len() != usize::from(*bands) {
-                    let name =
-                        if let Root::Prio(_) = &root { PrioConfig::NAME } else { EtsConfig::NAME };
-                    return wrong(format!("{name} has classes 1 to {bands:x}"));
-                }
-                match &root {
-                    Root::Ets(config) => std::array::from_fn(|n| config.priomap[n].into()),
-                    Root::Prio(config) => config.priomap.map(usize::from),
-                    _ => [0; PRIORITIES],
-                }
+            Root::Prio(config) => {
+                every_band(config.bands, PrioConfig::NAME)?;
+                config.priomap.map(usize::from)
+            }
+            Root::Ets(config) => {
+                every_band(config.bands, EtsConfig::NAME)?;
+                std::array::from_fn(|n| config.priomap[n].into())
             }
             Root::Drr(_) => {
                 for class in &classes {
