@@ -160,7 +160,8 @@ fn header_sum(packet: &[u8]) -> u16 {
     sum as u16
 }
 
-/// At 20 Mbit/s a burst of 100 packets waits up to 40 ms, so L4S packets are marked; classic ones pass as they were.
+/// At 20 Mbit/s a burst of 100 packets waits up to 40 ms, so L4S packets are marked and classic ones are not. A few may
+/// be dropped: the law squares the same probability, and a machine that stalls lets it rise.
 #[test]
 #[cfg(target_os = "linux")]
 fn the_router_marks_l4s_packets_of_a_burst() {
@@ -182,16 +183,31 @@ fn the_router_marks_l4s_packets_of_a_burst() {
             }
             ours.send(&[]).unwrap()
         });
-        let mut marked = 0;
-        for number in 0..100 {
-            let mut packet = [0; 2_000];
-            assert_eq!(theirs.recv(&mut packet).unwrap(), 1_000);
-            assert_eq!(packet[4..6], u16::to_be_bytes(number));
+        theirs.set_read_timeout(Some(std::time::Duration::from_millis(20))).unwrap();
+        let (mut numbers, mut marked, mut ended) = (Vec::new(), 0, None);
+        let mut packet = [0; 2_000];
+        loop {
+            // What the router wrote before it ended can still be read: it ends only where nothing comes after that.
+            let Ok(length) = theirs.recv(&mut packet) else {
+                if ended.is_some() {
+                    break;
+                }
+                ended = router.try_wait().unwrap();
+                continue;
+            };
+            assert_eq!(length, 1_000);
+            numbers.push(u16::from_be_bytes([packet[4], packet[5]]));
             assert_eq!(header_sum(&packet), 0xffff);
             marked += usize::from(packet[1] & 3 == 3);
         }
-        assert_eq!(marked > 10, ecn == 1, "{marked}");
         sender.join().unwrap();
-        assert!(router.wait().unwrap().success());
+        assert!(ended.unwrap().success());
+        assert!(numbers.is_sorted_by(|a, b| a < b), "{numbers:?}");
+        assert!(numbers.len() > 50, "{numbers:?}");
+        if ecn == 1 {
+            assert!(marked > 10, "{marked}");
+        } else {
+            assert_eq!(marked, 0);
+        }
     }
 }
