@@ -195,19 +195,14 @@ def svg(figure: Figure) -> str:
 
 
 def text() -> str:
-    """The page's part: numbers of flows in a table, then each queue."""
-    parts = [_by_flows()]
-    crowds = _by_queue(CROWDS)
-    for aqm, found in _by_queue(PAIRS).items():
-        parts.append(
-            f"### {aqm}\n\n"
-            f"One flow each, {_told(found)}\n\n"
-            f"![Prague's share in {aqm}, by rate, RTT and rival]({_file(PAIRS, aqm)})\n\n"
-            f"Several flows, {_told(crowds[aqm])}\n\n"
-            f"![Prague's share per flow in {aqm}, by rate, number of flows, RTT and rival]"
-            f"({_file(CROWDS, aqm)})\n"
-        )
-    return "\n".join(parts)
+    """The page's part: two tables of all queues, then each queue's pictures."""
+    pictures = (
+        f"### {aqm}\n\n"
+        f"![Prague's share in {aqm}, by rate, RTT and rival]({_file(PAIRS, aqm)})\n\n"
+        f"![Prague's share per flow in {aqm}, by rate, number of flows, RTT and rival]({_file(CROWDS, aqm)})\n"
+        for aqm in _by_queue(PAIRS)
+    )
+    return "\n".join([_by_flows(), _in_all(), *pictures])
 
 
 def _by_queue(name: str) -> dict[str, list[Cell]]:
@@ -232,17 +227,30 @@ def _by_flows() -> str:
     )
 
 
-def _told(found: Sequence[Cell]) -> str:
-    """Of how many places the rival, and Prague, has more than a fifth less than with CUBIC in Prague's place."""
+def _in_all() -> str:
+    """Of each queue, in how many places a side gets less, or is starved, or the rival waits longer."""
+    alone, crowds = _by_queue(PAIRS), _by_queue(CROWDS)
+    lines = ""
+    for aqm, found in alone.items():
+        counts = zip(_counts(found), _counts(crowds[aqm]), strict=True)
+        lines += f"| {aqm} | {' | '.join(f'{one}; {several}' for one, several in counts)} |\n"
+    places, of_crowds = (len(cells(name)) // len(alone) for name in (PAIRS, CROWDS))
+    return (
+        "### By queue\n\n"
+        f"Number of places with one flow each, of {places}, and with several flows, of {of_crowds}. Starved: less than "
+        "a tenth of an equal rate. The rival waits: its 99th percentile of delay more than doubles and grows by more "
+        "than 5 ms.\n\n"
+        "| queue | rival hurt | rival starved | Prague hurt | Prague starved | rival waits |\n"
+        f"| --- | --- | --- | --- | --- | --- |\n{lines}"
+    )
+
+
+def _counts(found: Sequence[Cell]) -> list[int]:
     waits = [
         cell for cell in found if cell.delay_ms > max(2 * cell.delay_beside_cubic_ms, cell.delay_beside_cubic_ms + 5)
     ]
-    hurt, starved = ([_count(found, f"{who}_{harm}") for who in ("rival", "prague")] for harm in ("hurt", "starved"))
-    return (
-        f"{len(found)} places: the rival is hurt in {hurt[0]} and gets less than a tenth of an equal rate in "
-        f"{starved[0]}. Prague is hurt in {hurt[1]} and gets less than a tenth of an equal rate in {starved[1]}. "
-        f"In {len(waits)} the rival's 99th percentile of delay more than doubles and grows by more than 5 ms."
-    )
+    harms = (f"{who}_{harm}" for who in ("rival", "prague") for harm in ("hurt", "starved"))
+    return [*(_count(found, harm) for harm in harms), len(waits)]
 
 
 def _count(found: Sequence[Cell], harm: str) -> int:
