@@ -24,6 +24,8 @@ TABLES = {
 TEST = re.compile(r"test access::(\w+) \.\.\. ?")
 # What `agrees` and `between` of tests/laws/lab.rs print.
 ROW = re.compile(r"(.+): measured (\S+), (?:law (\S+), off .*|allowed (\S+) to (\S+))")
+# What rows that are joined have in common.
+BEGINNING = re.compile(r".+?(: | after )")
 
 
 def number(text: str) -> str:
@@ -41,6 +43,20 @@ def rows(output: str) -> dict[str, str]:
             expected = number(law) if law else f"{number(low)} to {number(high)}"
             found[what.strip()] = f"| {what.strip()} | {expected} | {number(measured)} |"
     return found
+
+
+def joined(table: list[str]) -> list[str]:
+    """Rows that follow each other and begin alike ("lte 10MHz cqi 15: down", "…: up") as one row."""
+    found: list[tuple[str, list[list[str]]]] = []
+    for row in table:
+        what, *values = row.strip("| ").split(" | ")
+        match = BEGINNING.match(what)
+        beginning = match[0] if match else what
+        if not found or found[-1][0] != beginning:
+            found.append((beginning, []))
+        found[-1][1].append([what.removeprefix(beginning), *values])
+    cells = ((beginning, [*map("; ".join, zip(*rows, strict=True))]) for beginning, rows in found)
+    return [f"| {beginning}{' | '.join(columns)} |" for beginning, columns in cells]
 
 
 def written(page: str, name: str, table: list[str]) -> str:
@@ -63,7 +79,7 @@ def main() -> int:
         if done.returncode:
             print(done.stdout + done.stderr, file=sys.stderr)
             return 1
-        page = written(page, name, list(rows(done.stdout).values()))
+        page = written(page, name, joined(list(rows(done.stdout).values())))
     PAGE.write_text(page, "utf-8")
     return 0
 
