@@ -140,8 +140,8 @@ qdisc_up = "{queue}"
 {flows}"""
 
 
-HOLDS = "the CMTS of docsis-ns3 holds the last packet until the next one comes"
-BURSTS = "ns-3's DCTCP does not pace and sends bursts; paced, docsis-ns3 has {}"
+HOLDS = "its CMTS holds the last packet until the next one comes"
+BURSTS = "ns-3's DCTCP sends bursts; paced: {}"
 CELLS = [
     Cell("UDP in L, 1 of 20", low=1, udp_l=1),
     Cell("UDP in L, 10 of 20", low=1, udp_l=10),
@@ -163,7 +163,7 @@ CELLS = [
     Cell("1 CUBIC + 1 DCTCP, no protection", c=1, low=1, protect=False, cause=BURSTS.format("C 3.1, L 16.9")),
     Cell("4 + 4, no protection", c=4, low=4, protect=False, cause=BURSTS.format("C 3.9, L 16.1")),
     Cell("4 + 4, weight 128", c=4, low=4, weight=128, cause=BURSTS.format("C 11.2, L 8.9 without protection")),
-    Cell("4 + 4", c=4, low=4, cause="the same; queue protection sends every sixth packet of its L to C"),
+    Cell("4 + 4", c=4, low=4, cause="the same; protection sends every sixth packet of its L to C"),
 ]
 FOUR = {"c": 4, "low": 4}
 # Which oracle, or None for l4slab.
@@ -300,13 +300,13 @@ def main(model: Path, python: str, table: str) -> None:
                 c, low = shown(cell, values).split("; ")
                 print(f"| {cell.name} | {c[2:]} | {low[2:]} |", flush=True)
             return
-        print("| cell | docsis-ns3 | its requests corrected | l4slab | within | |\n|---|---|---|---|---|---|")
+        print("| cell | docsis-ns3 | its requests corrected | l4slab | within |\n|---|---|---|---|---|")
         for cell in CELLS:
             rows = [theirs(build("published"), cell), theirs(build("corrected"), cell), ours(cell)]
             close = fits(cell, *rows[1:])
-            cause = "" if close else cell.cause or "?"
-            cells = " | ".join(shown(cell, values) for values in rows)
-            print(f"| {cell.name} | {cells} | {'yes' if close else 'no'} | {cause} |", flush=True)
+            verdict = "yes" if close else f"no: {cell.cause or '?'}"
+            cells = " | ".join(shown(cell, values).replace(" ms", "") for values in rows)
+            print(f"| {cell.name} | {cells} | {verdict} |", flush=True)
 
 
 if __name__ == "__main__":
