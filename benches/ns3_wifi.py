@@ -191,21 +191,17 @@ def main(python: str) -> None:
     if len(theirs) < len(CELLS):
         print(f"skipped: {python} has no ns-3 that runs ({done.stderr.strip().splitlines()[-1:]})")
         return
-    print(
-        "| cell | stations | load | Mbit/s, ns-3 | l4slab | delay ms, ns-3 | l4slab | within |\n"
-        + "|---" * 8
-        + "|"
-    )
+    print("| cell | stations | load | Mbit/s: ns-3, l4slab | delay, ms | within |\n" + "|---" * 6 + "|")
     for cell, (mbps, ms) in zip(CELLS, theirs, strict=True):
         our_mbps, our_ms = ours(cell)
         # A full queue's delay is the queue's, which differs: ns-3 has FQ-CoDel before its own.
         is_full = cell.load > 1
         fits = abs(our_mbps / mbps - 1) <= THROUGHPUT
         fits &= is_full or abs(our_ms - ms) <= max(DELAY * ms, DELAY_MS)
-        delays = "| | " if is_full else f"| {ms:.2f} | {our_ms:.2f} "
+        delays = "" if is_full else f"{ms:.2f}, {our_ms:.2f} "
         name = cell.name if cell.payload == 1472 else f"{cell.name}, {cell.payload} B"
         about = f"| {name} | {cell.stations} | {cell.load:g} "
-        print(f"{about}| {mbps:.2f} | {our_mbps:.2f} {delays}| {'yes' if fits else 'no'} |")
+        print(f"{about}| {mbps:.2f}, {our_mbps:.2f} | {delays}| {'yes' if fits else 'no'} |")
 
 
 if __name__ == "__main__":
