@@ -14,8 +14,9 @@ import json
 import re
 import sys
 from collections.abc import Collection, Mapping
+from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import l4slab
 import polars as pl
@@ -26,13 +27,15 @@ from l4slab.base.packaged import requirements
 from l4slab.cli import checking, terminal
 from l4slab.results import claims
 from l4slab.tools import check
-from l4slab.tools.check.card import PARTS, Item, items
+from l4slab.tools.check.card import LEVELS, PARTS, Item, items
 
 DOCS = Path(__file__).resolve().parent
 PAGE, CARDS = DOCS / "check.md", DOCS / "check.json"
 BEGIN, END = "<!-- written by docs/check.py -->\n", "<!-- end -->\n"
 FRESH = 1000  # a seed that no file of the suite has
 CELLS = {"pass": "pass", "fail": "**fail**", "not applicable": "n/a", "not measured": "–"}
+PLACE = re.compile(r" \([^()]*\)")  # the cell of the experiment that has the number
+T = TypeVar("T")
 
 
 def mark() -> str:
@@ -50,7 +53,6 @@ def card(cc: str, out: Path | None = None) -> dict[str, Any]:
     found = check.check(cc, out=out, console=terminal.err())
     return {
         "of": mark(),
-        "bottom_line": checking.bottom_line(found.items),
         "items": {item.id: [item.verdict, checking.measured(item), checking.bound(item)] for item in found.items},
     }
 
@@ -71,23 +73,70 @@ def text(cards: Mapping[str, Any]) -> str:
     of_suite = asked()
     parts = []
     for part, title in PARTS.items():
-        if all(item.part != part for item in of_suite):
-            continue
-        rows = [["section", "level", "requirement", *(f"`{name}`" for name in names())], ["---"] * (3 + len(names()))]
-        for item in of_suite:
-            if item.part == part:
-                cells = [CELLS[cards[name]["items"][item.id][0]] for name in names()]
-                rows.append([item.section, item.level, f"`{item.id}`: {item.says}", *cells])
-        parts.append(f"### {title}\n\n{table(rows)}")
+        rows = [item for item in of_suite if item.part == part]
+        if rows:
+            parts.append(f"### {title}\n\n{matrix(rows, cards)}")
+    parts.append(f"### Requirements met\n\n{totals(of_suite, cards)}")
+    parts.append(f"### Failed requirements\n\n{failures(of_suite, cards)}")
+    return "\n".join(parts)
+
+
+def matrix(rows: list[Item], cards: Mapping[str, Any]) -> str:
+    """A verdict per requirement and congestion control, without those to which no requirement applies."""
+    of = alike({name: tuple(cards[name]["items"][item.id][0] for item in rows) for name in names()})
+    shown = {verdicts: title for verdicts, title in of.items() if set(verdicts) != {"not applicable"}}
+    lines = [["section", "requirement", *shown.values()], ["---"] * (2 + len(shown))]
+    for item, verdicts in zip(rows, zip(*shown, strict=True), strict=True):
+        cells = [CELLS[verdict] for verdict in verdicts]
+        lines.append([f"{item.section} {item.level}".strip(), f"`{item.id}`: {item.says}", *cells])
+    return table(lines)
+
+
+def totals(rows: list[Item], cards: Mapping[str, Any]) -> str:
+    """How many decided requirements of each level are met."""
+    found = {}
     for name in names():
-        rows = [["requirement", "measured", "bound", "where the bound is from"], ["---"] * 4]
-        for item in of_suite:
+        verdicts = [(item.level, cards[name]["items"][item.id][0]) for item in rows]
+        met = [(verdicts.count((level, "pass")), verdicts.count((level, "fail"))) for level in LEVELS]
+        without = [sum(verdict == one for _, verdict in verdicts) for one in ("not measured", "not applicable")]
+        found[name] = (*(f"{passed} of {passed + failed}" for passed, failed in met), *map(str, without))
+    lines = [["", "MUST", "SHOULD", "others", "not measured", "n/a"], ["---"] * 6]
+    return table([*lines, *([title, *counts] for counts, title in alike(found).items())])
+
+
+def failures(rows: list[Item], cards: Mapping[str, Any]) -> str:
+    """What was measured of each failed requirement, and the bound in the same cell."""
+    lines = [["requirement", "bound", "measured"], ["---"] * 3]
+    for item in rows:
+        found: dict[tuple[str, str], dict[str, str]] = {}
+        for name in names():
             verdict, measured, bound = cards[name]["items"][item.id]
             if verdict == "fail":
-                source = item.bound_source or "the document's words"
-                rows.append([f"`{item.id}` ({item.source})", measured, bound, source])
-        parts.append(f"### What `{name}` fails\n\nIt {cards[name]['bottom_line']}\n\n{table(rows)}")
-    return "\n".join(parts)
+                at = PLACE.search(measured)
+                found.setdefault((bound, at[0] if at else ""), {})[name] = PLACE.sub("", measured)
+        for (bound, place), numbers in found.items():
+            of = alike(numbers)
+            quantity = quantity_of(list(of))
+            cells = [f"{title}: {text.removeprefix(quantity).lstrip()}" for text, title in of.items()]
+            lines.append([f"`{item.id}`", f"{quantity} {bound}{place}", "; ".join(cells)])
+    return table(lines)
+
+
+def alike(found: Mapping[str, T]) -> dict[T, str]:
+    """By value, the names that have it, as Markdown."""
+    of: dict[T, list[str]] = {}
+    for name, value in found.items():
+        of.setdefault(value, []).append(f"`{name}`")
+    return {value: ", ".join(having) for value, having in of.items()}
+
+
+def quantity_of(measured: list[str]) -> str:
+    """The words that all texts such as "lost 17.5 %" have before their number."""
+    words = measured[0].split()
+    if len(measured) == 1:
+        return " ".join(takewhile(lambda word: not word[0].isdigit(), words[:-1]))
+    same = takewhile(lambda column: len(set(column)) == 1, zip(*(text.split() for text in measured), strict=False))
+    return " ".join(column[0] for column in same)
 
 
 def table(rows: list[list[str]]) -> str:
