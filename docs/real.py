@@ -121,8 +121,8 @@ def table() -> str:
     shares = [share for *both, _ in fair for share in both]
     queues = " or ".join(f"`{qdisc}`" for qdisc in FAIR)
     apart = (
-        f"{len(fair)} of them, with {queues}, are not in the table: shares of {min(shares):.2f} to {max(shares):.2f} on both"
-        f" engines, delays at most {max(delay for *_, delay in fair):.1f} ms apart."
+        f"{len(fair)} of them, with {queues}, are not in the table: shares of {min(shares):.2f} to {max(shares):.2f}"
+        f" on both engines, delays at most {max(delay for *_, delay in fair):.1f} ms apart."
     )
     return _HEAD + "\n".join(lines) + f"\n\n{sum(agree)} of {len(agree)} cells that were compared agree. {apart}\n"
 
