@@ -177,13 +177,13 @@ TABLES = {
             + """ from flows where experiment = 'remedies' group by remedy order by min(rowid)""",
         ),
         "alone": (
-            ["", "1", "2", "4", "8", "10", "20", "100", "200"],
+            ["", "1", "2", "4", "8", "10", "20", "200"],
             """
             select remedy, """
             + ", ".join(
                 f"printf('%.2f', avg(sojourn_ms_mean) filter (mbps = {mbps} and flow = 'l4s')) || '; ' || "
                 f"printf('%.0f', 100 * avg(rate_mbps / mbps) filter (mbps = {mbps} and flow = 'l4s'))"
-                for mbps in (1, 2, 4, 8, 10, 20, 100, 200)
+                for mbps in (1, 2, 4, 8, 10, 20, 200)
             )
             + """ from flows where experiment = 'alone' group by remedy order by min(rowid)""",
         ),
@@ -235,7 +235,7 @@ BOTH = {
         + " from laws group by mbps, n order by n, mbps",
     ),
     "kernel-shares": (
-        ["RTT ms, Mb/s", *(f"{n}: share; marked %; L ms" for n in (0, 1, 2))],
+        ["RTT ms, Mb/s", *(f"{n}: share; marked %; L ms" for n in (0, 1))],
         """
         with cells as (
           select rtt_ms, mbps, n, """
@@ -251,7 +251,7 @@ BOTH = {
         + ", ".join(
             "max(printf('%.2f, %.2f; %.0f, %.0f; %.2f, %.2f', sim_share, linux_share, sim_ce_pct, linux_ce_pct, "
             f"sim_sojourn_ms_mean, linux_sojourn_ms_mean)) filter (n = {n})"
-            for n in (0, 1, 2)
+            for n in (0, 1)
         )
         + " from cells group by rtt_ms, mbps order by rtt_ms, mbps",
     ),
