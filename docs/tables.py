@@ -35,7 +35,7 @@ def _calls(mbps: int, encoder: str) -> tuple[list[str], str]:
     """Rate, frame latency and bad frames of a call by queue and rivals, on a line of `mbps` Mb/s."""
     senders = ("SCReAM, ECT(1)", "SCReAM, Not-ECT", "GCC", "NADA")
     cells = (
-        "printf('%.2f Mb/s, %.0f ms, %.1f %%', "
+        "printf('%.2f, %.0f, %.1f', "
         + ", ".join(
             f"avg({column}) filter (sender = '{sender}')"
             for column in ("media_mbps", "frame_ms_p99", "late_pct + lost_frames_pct")
@@ -88,7 +88,7 @@ _QUANTITIES = {
 def _scenarios(names: Iterable[str], is_published: bool) -> tuple[list[str], str]:
     """The scenarios of beyond-access, with the values of the publication where it has them, or without."""
     text = "printf('%.*f', case when abs({0}) >= 100 then 1 when abs({0}) >= 1 then 2 else 3 end, {0})"
-    here = f"{text.format('measured')} || ' ± ' || {text.format('spread')}"
+    here = f"replace({text.format('measured')} || ' ± ' || {text.format('spread')}, ' ± 0.000', '')"
     both = (text.format("mean"), f"case when mean is not null then {here} end")
     columns = [
         f"max({one}) filter (scenario = '{name}')" for name in names for one in (both if is_published else [here])
@@ -120,18 +120,18 @@ TABLES = {
         "queues": (
             [
                 "queue of the router",
-                *(f"calls at {load}: RTT, bad intervals, rate" for load in (0.5, 0.9, 1.1)),
-                *(f"{flow} at 1.1" for flow in ("download", "classic", "background")),
+                *(f"calls at {load}: RTT (ms), bad intervals (%), rate (Mb/s)" for load in (0.5, 0.9, 1.1)),
+                *(f"{flow} at 1.1 (Mb/s)" for flow in ("download", "classic", "background")),
             ],
             """
             select aqm, """
             + ", ".join(
-                f"max(printf('+%.1f ms, %.0f %%, %.2f Mb/s', p95_ms, bad_pct, call_mbps)) filter (load = {load})"
+                f"max(printf('+%.1f, %.0f, %.2f', p95_ms, bad_pct, call_mbps)) filter (load = {load})"
                 for load in (0.5, 0.9, 1.1)
             )
             + ", "
             + ", ".join(
-                f"max(printf('%.{digits}f Mb/s', {flow}_mbps)) filter (load = 1.1)"
+                f"max(printf('%.{digits}f', {flow}_mbps)) filter (load = 1.1)"
                 for flow, digits in (("download", 1), ("classic", 1), ("background", 0))
             )
             + " from cells group by aqm order by list_position(['FIFO of 60 ms', 'PIE', 'priority, policed', "
