@@ -88,7 +88,7 @@ _QUANTITIES = {
 def _scenarios(names: Iterable[str], is_published: bool) -> tuple[list[str], str]:
     """The scenarios of beyond-access, with the values of the publication where it has them, or without."""
     text = "printf('%.*f', case when abs({0}) >= 100 then 1 when abs({0}) >= 1 then 2 else 3 end, {0})"
-    here = f"replace({text.format('measured')} || ' ± ' || {text.format('spread')}, ' ± 0.000', '')"
+    here = f"replace({text.format('measured')} || ' (' || {text.format('spread')} || ')', ' (0.000)', '')"
     both = (text.format("mean"), f"case when mean is not null then {here} end")
     columns = [
         f"max({one}) filter (scenario = '{name}')" for name in names for one in (both if is_published else [here])
