@@ -294,11 +294,11 @@ def main(model: Path, python: str, table: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         build = cache(lambda of: compiled(of, model, ns3, Path(folder)))
         if table == "switches":
-            print("| 4 CUBIC + 4 DCTCP, 20 Mbit/s up, RTT 18 ms | C | L |\n|---|---|---|")
+            print("| 4 CUBIC + 4 DCTCP, 20 Mbit/s up, RTT 18 ms | C: Mbit/s, ms | L: Mbit/s, ms |\n|---|---|---|")
             for of, cell in SWITCHES:
                 values = theirs(build(of), cell) if of else ours(cell)
                 c, low = shown(cell, values).split("; ")
-                print(f"| {cell.name} | {c[2:]} | {low[2:]} |", flush=True)
+                print(f"| {cell.name} | {c[2:].removesuffix(' ms')} | {low[2:].removesuffix(' ms')} |", flush=True)
             return
         print("| cell | docsis-ns3 | its requests corrected | l4slab | within |\n|---|---|---|---|---|")
         for cell in CELLS:
