@@ -230,6 +230,9 @@ def policer() -> Described:
 def canonical_policer(text: str) -> str:
     """The words of a policer, without "police" and with every parameter. Raises ValueError with one sentence."""
 
+def canonical_curves(text: str) -> str:
+    """The curves of a class of hfsc in their full form. Raises ValueError with one sentence."""
+
 def trees() -> list[Described]:
     """Queues that hold classes, as `qdiscs` has the others."""
 

@@ -235,7 +235,7 @@ CHANGED = {
         ('"pfifo limit 100"', '"root handle 1: fq_codel"'),
         ["is a command", 'write "fq_codel"'],
     ),
-    "hfsc": (('"pfifo limit 100"', '"hfsc default 1"'), ['"hfsc default 1" cannot be', "htb"]),
+    "qfq": (('"pfifo limit 100"', '"qfq"'), ['"qfq" cannot be', "htb"]),
     "a whole command": (
         ('"pfifo limit 100"', '"tc qdisc add dev eth0 root pie limit 9"'),
         ["link.bottleneck.qdisc", 'write "pie limit 9"'],

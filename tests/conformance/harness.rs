@@ -132,16 +132,20 @@ impl Bench {
             quantum_bytes,
             ..bare()
         };
-        let filter = |&(id, _, _): &(u8, &str, u32)| FilterSpec {
-            class: id.to_string(),
-            dscp: Some(id),
+        Bench::classes(tc, classes.iter().map(class).collect())
+    }
+    /// A queue with these classes, of which those with a queue take the packets with a DSCP like their number.
+    pub fn classes(tc: &str, classes: Vec<ClassSpec<String>>) -> Bench {
+        let filter = |class: &ClassSpec<String>| FilterSpec {
+            class: class.id.clone(),
+            dscp: class.id.parse().ok(),
             ecn: None,
             host: None,
             policer: None,
         };
-        let classes_of = classes.iter().map(class).collect();
-        let queue = Queue::new(tc, classes_of, classes.iter().map(filter).collect());
-        Bench::of(queue.unwrap_or_else(|e| panic!("{e}")).build(LINK), 1)
+        let filters = classes.iter().filter(|class| class.qdisc.is_some()).map(filter).collect();
+        let queue = Queue::new(tc, classes, filters).unwrap_or_else(|e| panic!("{e}"));
+        Bench::of(queue.build(LINK), 1)
     }
     fn of(queue: Box<dyn Aqm<Packet>>, seed: u64) -> Bench {
         Bench {

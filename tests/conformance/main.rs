@@ -17,6 +17,7 @@ mod fq;
 mod fq_codel;
 mod fq_pie;
 mod harness;
+mod hfsc;
 mod hhf;
 mod htb;
 mod netem;

@@ -142,6 +142,27 @@ def test_prio_makes_its_classes_itself(describe: Describe) -> None:
     assert not any("class replace" in line for line in commands)
 
 
+def test_hfsc_is_told_its_classes_in_their_order(describe: Describe) -> None:
+    classes = """
+    [link.one.class.1]
+    parent = "2"
+    qdisc = "pfifo"
+    curves = "rt m1 8mbit d 5ms m2 1mbit"
+    [link.one.class.2]
+    curves = "ls rate 5mbit ul rate 9mbit"
+    """
+    link = PRIO[: PRIO.index("[link.one.class")].replace('qdisc = "prio"', 'qdisc = "hfsc default 1"', 1)
+    run = describe(link + classes + CUBIC + '[[at]]\ntime = "1s"\n"link.one.class.1.curves" = "sc rate 2mbit"\n')
+    assert of_tree(run)[:3] == [
+        "qdisc replace dev out parent 1:1 handle 2: hfsc default 1",
+        "class replace dev out parent 2: classid 2:2 hfsc ls m2 5000000bit ul m2 9000000bit",
+        "class replace dev out parent 2:2 classid 2:1 hfsc rt m1 8000000bit d 5000us m2 1000000bit",
+    ]
+    assert [line for line in lab.build(run).plan if line.startswith("at ")] == [
+        "at 1000000000 do k1 tc class change dev out parent 2:2 classid 2:1 hfsc rt m2 2000000bit ls m2 2000000bit"
+    ]
+
+
 def test_drr_is_told_its_classes_and_ets_its_bands(describe: Describe) -> None:
     drr = PRIO.replace('qdisc = "prio"', 'qdisc = "drr"', 1) + '[[link.one.filter]]\nclass = "2"\n'
     run = describe(drr + CUBIC + '[[at]]\ntime = "1s"\n"link.one.class.1.quantum" = "700B"\n')

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -100,7 +101,10 @@ MISTAKES = [
     ("", "", "htb default c", "is no class: what no filter takes needs a queue"),
     ("", "", "htb", "default is missing"),
     ("", "", "pfifo", "stands beside qdisc = \"pfifo\", which holds no classes"),
-    ("", "", "hfsc", "htb, prio, drr and ets are modelled"),
+    ("", "", "qfq", "the qdiscs that hold classes are htb, hfsc, prio, drr, ets here, and qfq is not modelled"),
+    ("", "", "hfsc", "default is missing"),
+    ("", "", "hfsc default b", "is of htb; a class of hfsc has curves"),
+    ('rate = "8Mbit"', 'rate = "8Mbit"\ncurves = "sc rate 1mbit"', "htb default b", "is of hfsc; a class of htb"),
     ("", "", "mq", "the several queues of a network card, and a link here is a shaper with one"),
     ('dscp = "ef"\nhost = "b"\nclass = "a"', 'dscp = "ef"\nclass = "1"', "htb default b", "has others below it"),
     ('dscp = "ef"\nhost = "b"\nclass = "a"', 'class = "a"', "htb default b", "takes every packet"),
@@ -146,6 +150,36 @@ def test_classes_of_drr_have_quanta_and_filters_that_take_all(tmp_path: Path) ->
     ets = described(tmp_path, PRIO, "ets strict 1 quanta 3k")["links"][0]
     assert ets["qdisc"] == f"ets bands 2 strict 1 quanta 3072 priomap {' '.join('1' * 16)}"
     assert [one.keys() for one in ets["classes"]] == [{"id", "qdisc"}] * 2
+
+
+HFSC = re.sub(r"(rate|ceil) = .*\n", "", HTB).replace("]\n", ']\ncurves = "sc rate 2mbit"\n', 3)
+
+
+def test_classes_of_hfsc_have_curves(tmp_path: Path) -> None:
+    change = at("1s", '"link.one.class.a.curves" = "ls rate 5mbit"')
+    run = described(tmp_path, HFSC + change, "hfsc default b")
+    link = run["links"][0]
+    assert link["qdisc"] == "hfsc default b"
+    curves = "rt m2 2000000bit ls m2 2000000bit"
+    assert [one | {"qdisc": ""} for one in link["classes"][:2]] == [
+        {"id": "1", "curves": curves, "qdisc": ""},
+        {"id": "a", "parent": "1", "curves": curves, "qdisc": ""},
+    ]
+    assert run["at"][0]["classes"] == [{"id": "a", "curves": "ls m2 5000000bit"}]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('curves = "sc rate 2mbit"', "", "class.1 has no curves; add them"),
+        ('"sc rate 2mbit"', '"sc rate 0bit"', r"class.1.curves = .* one of the slopes has to be above zero"),
+        ('"sc rate 2mbit"', '"rt rate 1mbit ul rate 2mbit"', "ls is missing"),
+        ('qdisc = "dualpi2"', "", "class.a has neither a qdisc nor classes below it"),
+    ],
+)
+def test_curves_that_do_not_fit_are_refused(tmp_path: Path, old: str, new: str, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        described(tmp_path, HFSC.replace(old, new, 1), "hfsc default b")
 
 
 TBF = PRIO.replace('"fq_codel"', '"tbf rate 2mbit burst 10kb limit 1mb"') + '[link.one.class."2:1"]\nqdisc = "pie"\n'

@@ -141,6 +141,13 @@ pub trait Aqm<P: Pkt>: Send {
     fn next_len(&self) -> Option<u32> {
         None
     }
+    /// So much has been taken out to be looked at, and still counts for limits (`qdisc_peek_dequeued`).
+    fn hold(&mut self, _held: Backlog) {}
+    /// When it drops during `dequeue`, its parent hears of it after the packet that leaves has been counted, and takes an
+    /// empty queue for one that has nothing to send (`qdisc_tree_reduce_backlog`).
+    fn tells_drops_late(&self) -> bool {
+        false
+    }
     /// As `enqueue`. A queue that copies the packet straight into its place saves the way over the stack.
     #[inline(always)]
     fn enqueue_copy(&mut self, pkt: &P, cx: &mut QueueCx<P>) {

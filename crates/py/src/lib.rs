@@ -14,6 +14,7 @@ use std::sync::{Mutex, PoisonError};
 
 use l4slab_core::aqm::police::PoliceConfig;
 use l4slab_core::aqm::registry::{self as qdiscs, QdiscConfig};
+use l4slab_core::aqm::tree::hfsc::CurvesConfig;
 use l4slab_core::aqm::{printed, stab, tree};
 use l4slab_core::cc::media::registry as media;
 use l4slab_core::cc::registry as controllers;
@@ -356,6 +357,12 @@ fn canonical_policer(text: &str) -> PyResult<String> {
     Ok(PoliceConfig::parse(text).map_err(refused)?.canonical())
 }
 
+/// The curves of a class of hfsc in their full form. A ValueError says what tc would refuse.
+#[pyfunction]
+fn canonical_curves(text: &str) -> PyResult<String> {
+    Ok(CurvesConfig::parse(text).map_err(refused)?.canonical())
+}
+
 /// The same as a structure: name, parameters, separation, marks.
 #[pyfunction]
 fn qdisc_facts<'py>(py: Python<'py>, text: &str) -> PyResult<Bound<'py, PyAny>> {
@@ -505,6 +512,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(split_stab, m)?)?;
     m.add_function(wrap_pyfunction!(policer, m)?)?;
     m.add_function(wrap_pyfunction!(canonical_policer, m)?)?;
+    m.add_function(wrap_pyfunction!(canonical_curves, m)?)?;
     m.add_function(wrap_pyfunction!(trees, m)?)?;
     m.add_function(wrap_pyfunction!(position::toml_position, m)?)?;
     m.add_function(wrap_pyfunction!(canonical_tree, m)?)?;

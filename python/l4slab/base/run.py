@@ -26,6 +26,8 @@ class Class(TypedDict):
     burst_bytes: NotRequired[int]
     cburst_bytes: NotRequired[int]
     ceil_bps: NotRequired[int]
+    # Curves of a class of hfsc, in `tc`'s words.
+    curves: NotRequired[str | None]
     # As `tc` writes it.
     id: str
     parent: NotRequired[str | None]

@@ -170,9 +170,9 @@ def _queues(
 ) -> int:
     from l4slab.tools.agreement import queues
     from l4slab.tools.agreement.queues.cases import text_of
-    from l4slab.tools.agreement.queues.drawing import draw, kinds
+    from l4slab.tools.agreement.queues.drawing import TREES, draw, kinds
 
-    among = names if {*names} <= {*kinds()} else ()
+    among = names if {*names} <= {*kinds(), *TREES} else ()
     if dry_run:
         for number in range(1, count + 1):
             terminal.say(f"# {number}\n{text_of(draw(number, seed, among).document)}")

@@ -29,7 +29,7 @@ _MOST_LEVELS = 8
 # A queue that has a class where the file gives it one.
 MAY_HOLD: Final = "tbf"
 _ID = re.compile(r"[1-9a-f][0-9a-f]{0,3}(?::[1-9a-f][0-9a-f]{0,3})*")
-# The keys of a class that may change during a run: the queue of a leaf, and all others of htb.
+# The keys of a class that may change during a run: the queue of a leaf, and all others of htb, drr and hfsc.
 QUEUE: Final = "qdisc"
 _NUMBERS, _TURNS = ("rate", "ceil", "burst", "cburst"), ("prio", "quantum")
 # The quantum of a class of drr is a full frame, unless the file says another one.
@@ -39,7 +39,7 @@ _BANDS: Final = ("prio", "ets")
 
 
 class Class(Table):
-    """One class; all but `qdisc` is of htb, and `quantum` of drr, too."""
+    """One class; all but `qdisc` is of htb, `quantum` of drr, too, and `curves` of hfsc, which has no other numbers."""
 
     section = "class"
     parent: str | None = Field(default=None, examples=['"1"'])
@@ -50,6 +50,7 @@ class Class(Table):
     cburst: Burst = Field(default=DEFAULT_BURST, serialization_alias="cburst_bytes")
     prio: int = Field(default=0, ge=0, le=7, examples=["1"])
     quantum: Burst | None = Field(default=None, examples=['"3028B"'], serialization_alias="quantum_bytes")
+    curves: str | None = Field(default=None, examples=['"sc rate 5mbit ul rate 10mbit"'])
 
 
 class Filter(Table):
@@ -172,7 +173,7 @@ def changeable(link: run.Link) -> dict[str, tuple[str, ...]]:
         if number:
             kind = qdiscs[holder(number)].partition(" ")[0]
             of_htb = (*_NUMBERS, *(_TURNS if qdisc else ()))
-            numbers: tuple[str, ...] = {"htb": of_htb, "drr": ("quantum",)}.get(kind, ())
+            numbers: tuple[str, ...] = {"htb": of_htb, "drr": ("quantum",), "hfsc": ("curves",)}.get(kind, ())
             valid[number] = (*numbers, QUEUE) if qdisc and not holds(number, qdisc, qdiscs) else numbers
     return valid
 
@@ -220,7 +221,7 @@ class _Building:
 
     @property
     def default(self) -> str:
-        """The class of unmatched packets in htb."""
+        """The class of unmatched packets in htb or hfsc."""
         return self.number(self.words[2])
 
     @cached_property
@@ -341,13 +342,42 @@ def _list(place: Place, filters: Value) -> list[Value]:
 
 
 def _check_htb(build: _Building, tables: Mapping[str, Keys]) -> None:
-    classes = build.classes
-    for number, one in classes.items():
+    for number, one in build.classes.items():
         place = build.of(number)
         if one.rate is None:
             raise Problem(place, "", 'has no rate; add it, such as rate = "5Mbit"')
         if one.ceil is not None and RATE.parse(one.ceil) < RATE.parse(one.rate):
             raise Problem(place, "ceil", f"= {show(one.ceil)} is below rate = {show(one.rate)}; raise it")
+        if one.curves is not None:
+            raise Problem(place, "curves", f"= {show(one.curves)} is of hfsc; a class of htb has rate and ceil")
+    _check_nesting(build, tables)
+
+
+def _check_hfsc(build: _Building, tables: Mapping[str, Keys]) -> None:
+    for number, one in build.classes.items():
+        place = build.of(number)
+        for key in tables[number]:
+            if key not in ("parent", "qdisc", "curves"):
+                raise Problem(place, key, f"= {show(tables[number][key])} is of htb; a class of hfsc has curves")
+        if one.curves is None:
+            raise Problem(place, "", 'has no curves; add them, such as curves = "sc rate 5mbit"')
+        _curves(build, number)
+    _check_nesting(build, tables)
+
+
+def _curves(build: _Building, number: str) -> str:
+    text = build.classes[number].curves or ""
+    try:
+        return _core.canonical_curves(text)
+    except ValueError as error:
+        raise Problem(build.of(number), "curves", f"= {show(text)}: {error}") from None
+
+
+def _check_nesting(build: _Building, tables: Mapping[str, Keys]) -> None:
+    """Whether the classes of htb or hfsc form a tree, whose leaves have queues."""
+    classes = build.classes
+    for number, one in classes.items():
+        place = build.of(number)
         if one.parent is not None and one.parent not in classes:
             others = [other for other in classes if other != number]
             remedy = suggest(one.parent, others) if others else "remove it, or add that class"
@@ -382,7 +412,9 @@ def _check_above(build: _Building, number: str) -> None:
         seen.append(above)
         above = build.classes[above].parent
     if len(seen) > _MOST_LEVELS:
-        text = f"= {show(build.classes[number].parent)} is the {len(seen)}th class in a row; htb has {_MOST_LEVELS}"
+        text = (
+            f"= {show(build.classes[number].parent)} is the {len(seen)}th class in a row; {_MOST_LEVELS} are possible"
+        )
         raise Problem(build.of(number), "parent", text)
 
 
@@ -404,7 +436,8 @@ def _check_bands(build: _Building, tables: Mapping[str, Keys]) -> None:
 def _check_queue_only(build: _Building, number: str, table: Keys, what: str, example: str) -> None:
     for key in table:
         if key != "qdisc":
-            raise Problem(build.of(number), key, f"= {show(table[key])} is of htb; {what} has a qdisc only")
+            of = "hfsc" if key == "curves" else "htb"
+            raise Problem(build.of(number), key, f"= {show(table[key])} is of {of}; {what} has a qdisc only")
     if build.classes[number].qdisc is None:
         raise Problem(build.of(number), "", f'has no qdisc; add it, such as qdisc = "{example}"')
 
@@ -424,7 +457,13 @@ def _check_tbf(build: _Building, tables: Mapping[str, Keys]) -> None:
         _check_queue_only(build, number, tables[number], "the class of tbf", "pie")
 
 
-_CHECKS = {"htb": _check_htb, "tbf": _check_tbf, "drr": _check_drr, **dict.fromkeys(_BANDS, _check_bands)}
+_CHECKS = {
+    "htb": _check_htb,
+    "hfsc": _check_hfsc,
+    "tbf": _check_tbf,
+    "drr": _check_drr,
+    **dict.fromkeys(_BANDS, _check_bands),
+}
 
 
 def _described(built: Mapping[str, _Building], number: str, leaf: Callable[[str, Place, str], str]) -> run.Class:
@@ -435,10 +474,12 @@ def _described(built: Mapping[str, _Building], number: str, leaf: Callable[[str,
         found["qdisc"] = " ".join(built[number].words)
     elif one.qdisc is not None:
         found["qdisc"] = leaf(one.qdisc, build.of(number), "qdisc")
-    if build.kind == "htb":
+    if one.parent is not None:
+        found["parent"] = one.parent
+    if build.kind == "hfsc":
+        found["curves"] = _curves(build, number)
+    elif build.kind == "htb":
         numbers = one.model_dump(by_alias=True)
-        if one.parent is not None:
-            found["parent"] = one.parent
         rate, (least, most) = numbers["rate_bps"], _QUANTUM
         found["rate_bps"], found["ceil_bps"] = rate, numbers["ceil_bps"] or rate
         found["burst_bytes"], found["cburst_bytes"] = numbers["burst_bytes"], numbers["cburst_bytes"]

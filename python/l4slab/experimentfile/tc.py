@@ -20,7 +20,7 @@ _WITH_UNIT = ("TIME", "RATE", "PERCENT", "MODEL", "DELAY", "JITTER")
 # What tc assumes.
 _UNITS = ("us", "ns", "bit", "%")
 # Queues of Linux that are not modelled, and what comes close: shapers with classes, those of network cards, others.
-_SHAPERS = ("hfsc", "cbq", "qfq", "taprio", "cbs")
+_SHAPERS = ("cbq", "qfq", "taprio", "cbs")
 _POLICER = "rate 100mbit burst 64kb"
 _OF_CARDS = ("mq", "mqprio", "multiq")
 _OTHERS = {
@@ -61,7 +61,8 @@ def remedy(text: str) -> str | None:
             "shaper with one; classes of htb with the same rate, ceil, prio and quantum take turns as such queues do"
         )
     if words and words[0] in _SHAPERS:
-        return f" cannot be: of the qdiscs that hold classes, htb, prio, drr and ets are modelled, and not {words[0]}"
+        holders = ", ".join(entry["name"] for entry in _core.trees())
+        return f" cannot be: the qdiscs that hold classes are {holders} here, and {words[0]} is not modelled"
     if words and words[0] == "stab":
         return f" cannot be: {_OTHERS['stab']}"
     if words and words[0] in _OTHERS:

@@ -18,6 +18,10 @@ export interface Class {
   cburst_bytes?: number;
   ceil_bps?: number;
   /**
+   * Curves of a class of hfsc, in `tc`'s words.
+   */
+  curves?: string | null;
+  /**
    * As `tc` writes it.
    */
   id: string;

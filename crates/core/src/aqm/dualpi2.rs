@@ -124,6 +124,7 @@ pub struct DualPi2<P> {
     /// Of each packet in L: was L long enough when it came? Empty until `min_qlen_step` is above 0.
     apply_step: VecDeque<bool>,
     notes_step: bool,
+    held: Backlog,
     config: DualPi2Config,
     /// The gains in 2^-32 per 64 ns.
     alpha: i64,
@@ -170,20 +171,25 @@ impl<P: Pkt> DualPi2<P> {
             notes_step: config.min_qlen_step > 0,
             alpha: per_tick(config.alpha),
             beta: per_tick(config.beta),
+            held: Backlog::default(),
             config,
         }
     }
 
     fn set(&mut self, config: DualPi2Config) {
         (self.alpha, self.beta) = (per_tick(config.alpha), per_tick(config.beta));
-        self.fitting = if self.memory.is_some() { 0 } else { config.fitting() };
         self.config = config;
+        self.fit();
+    }
+    fn fit(&mut self) {
+        let most = if self.memory.is_some() { 0 } else { self.config.fitting() };
+        self.fitting = most.saturating_sub(self.held.packets as usize);
     }
 
     /// Beyond a number of packets that surely fit, or if this one is larger than usual.
     #[cold]
     fn is_full_for(&mut self, pkt: &P) -> bool {
-        self.queues.packets() >= self.config.limit as usize
+        self.queues.packets() as u64 + self.held.packets >= u64::from(self.config.limit)
             || self.memory_used() + u64::from(pkt.truesize()) > u64::from(self.config.memlimit)
     }
 
@@ -232,7 +238,8 @@ impl<P: Pkt> DualPi2<P> {
     /// The same after the decision that `drop_enqueue` takes here.
     #[inline(always)]
     fn judge(&mut self, mut pkt: P, band: usize, cx: &mut QueueCx<P>) {
-        let verdict = self.config.verdict(self.p, band, self.queues.bytes(), cx.rng);
+        let backlog = self.queues.bytes() + self.held.bytes;
+        let verdict = self.config.verdict(self.p, band, backlog, cx.rng);
         match verdict.drops(&mut pkt, cx) {
             true => cx.drop(pkt, DropReason::Aqm),
             false => self.keep(&pkt, band),
@@ -358,6 +365,13 @@ impl<P: Pkt + Send> Aqm<P> for DualPi2<P> {
         self.send(cx, |queue, len| queue.pop_into(len, departed)).is_some()
     }
 
+    fn tells_drops_late(&self) -> bool {
+        true
+    }
+    fn hold(&mut self, held: Backlog) {
+        self.held = held;
+        self.fit();
+    }
     fn backlog(&self) -> Backlog {
         self.queues.backlog()
     }

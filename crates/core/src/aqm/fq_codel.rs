@@ -73,6 +73,7 @@ pub struct FqCodel<P> {
     bytes: u64,
     /// Kernel memory of the backlog.
     memory: u64,
+    held: Backlog,
     config: FqCodelConfig,
 }
 
@@ -80,12 +81,13 @@ impl<P: Pkt> FqCodel<P> {
     pub fn new(config: FqCodelConfig) -> Self {
         let mut flows = Drr::new(config.quantum);
         flows.add(Flow::default());
-        FqCodel { flows, hash: FlowHash::default(), packets: 0, bytes: 0, memory: 0, config }
+        let (hash, held) = Default::default();
+        FqCodel { flows, hash, packets: 0, bytes: 0, memory: 0, held, config }
     }
 
     #[inline]
     fn is_over(&self) -> bool {
-        self.packets > u64::from(self.config.limit)
+        self.packets + self.held.packets > u64::from(self.config.limit)
             || self.memory > u64::from(self.config.memory_limit)
     }
 
@@ -151,6 +153,12 @@ impl<P: Pkt + Send> Aqm<P> for FqCodel<P> {
         }
     }
 
+    fn tells_drops_late(&self) -> bool {
+        true
+    }
+    fn hold(&mut self, held: Backlog) {
+        self.held = held;
+    }
     fn backlog(&self) -> Backlog {
         Backlog { packets: self.packets, bytes: self.bytes }
     }

@@ -3,6 +3,7 @@
 //!
 //! * [`htb`], hierarchical token bucket: classes with a rate that is theirs, up to a ceiling that they may
 //!   borrow from their parent, by priority and, within one, in turns;
+//! * [`hfsc`], hierarchical fair service curves: classes with deadlines, shares and upper limits;
 //! * `prio` (Linux `sch_prio.c`): the first band that has a packet;
 //! * [`drr`](rounds): classes in turns, each with its quantum;
 //! * [`ets`](rounds): bands of which some go first, as those of `prio`, and the others take turns;
@@ -12,10 +13,11 @@
 //! The queue of a class may hold classes itself. Their numbers begin with the number of that class ("10:1" is class 1 of
 //! the queue in class 10), and their filters sort its packets.
 //!
-//! The first matching filter decides. Unmatched packets go to the default class of htb, or to the band that the
+//! The first matching filter decides. Unmatched packets go to the default class of htb or hfsc, or to the band that the
 //! `priomap` of prio or ets gives to the packet's priority, which a router takes from its DSCP (`ip_tos2prio`); drr drops
 //! them.
 
+pub mod hfsc;
 pub mod htb;
 mod rounds;
 
@@ -24,6 +26,7 @@ use std::sync::RwLock;
 
 use serde::Deserialize;
 
+use self::hfsc::{CurvesConfig, Hfsc};
 use self::htb::Htb;
 use self::rounds::Rounds;
 use super::hosts::{Host, Hosts};
@@ -56,6 +59,14 @@ params! {
         r2q: Option<u32> = None, count(0..=u32::MAX).optional(), "Linux: 10";
         /// accepted, without effect: with default no packet goes past the classes
         direct_qlen: Option<u32> = None, count(0..=u32::MAX).optional(), "Linux: the device's txqueuelen";
+    }
+}
+
+params! {
+    /// The same of `hfsc`.
+    pub struct HfscConfig {
+        /// the class of what no filter takes; required
+        default: u16 = 0, class(), "";
     }
 }
 
@@ -163,10 +174,26 @@ impl Described for HtbConfig {
     const REQUIRED: &'static str = "default 30";
 
     fn finish(&mut self, given: &Given) -> Result<(), Refused> {
-        match self.default {
-            0 => Err(given.missing("default", "add the class of what no filter takes: default 30")),
-            _ => Ok(()),
-        }
+        check_default(self.default, given)
+    }
+}
+
+impl Described for HfscConfig {
+    const NAME: &'static str = "hfsc";
+    const SUMMARY: &'static str =
+        "hierarchical fair service curves: classes with deadlines, shares and upper limits";
+    const REQUIRED: &'static str = HtbConfig::REQUIRED;
+
+    fn finish(&mut self, given: &Given) -> Result<(), Refused> {
+        check_default(self.default, given)
+    }
+}
+
+/// htb and hfsc need a class of what no filter takes.
+fn check_default(default: u16, given: &Given) -> Result<(), Refused> {
+    match default {
+        0 => Err(given.missing("default", "add the class of what no filter takes: default 30")),
+        _ => Ok(()),
     }
 }
 
@@ -226,6 +253,7 @@ impl Described for EtsConfig {
 #[derive(Clone, PartialEq, Debug)]
 pub enum Root {
     Htb(HtbConfig),
+    Hfsc(HfscConfig),
     Prio(PrioConfig),
     Drr(DrrConfig),
     Ets(EtsConfig),
@@ -239,6 +267,7 @@ impl Root {
         let mut words = text.split_whitespace();
         match words.next()? {
             HtbConfig::NAME => Some(params::read_words(words).map(Root::Htb)),
+            HfscConfig::NAME => Some(params::read_words(words).map(Root::Hfsc)),
             PrioConfig::NAME => Some(params::read_words(words).map(Root::Prio)),
             DrrConfig::NAME => Some(params::read_words(words).map(Root::Drr)),
             EtsConfig::NAME => Some(params::read_words(words).map(Root::Ets)),
@@ -249,6 +278,7 @@ impl Root {
     pub fn canonical(&self) -> String {
         match self {
             Root::Htb(c) => format!("{} {}", HtbConfig::NAME, params::write_words(c)),
+            Root::Hfsc(c) => format!("{} {}", HfscConfig::NAME, params::write_words(c)),
             Root::Prio(c) => format!("{} {}", PrioConfig::NAME, params::write_words(c)),
             Root::Drr(_) => DrrConfig::NAME.to_owned(),
             Root::Ets(c) => format!("{} {}", EtsConfig::NAME, params::write_words(c)),
@@ -261,6 +291,7 @@ impl Root {
 pub fn listing() -> Vec<Info> {
     vec![
         Info::of::<HtbConfig>(),
+        Info::of::<HfscConfig>(),
         Info::of::<PrioConfig>(),
         Info::of::<DrrConfig>(),
         Info::of::<EtsConfig>(),
@@ -291,6 +322,10 @@ pub struct ClassSpec<Q = QdiscConfig> {
     pub prio: u8,
     #[serde(default, skip_serializing_if = "crate::units::is_zero")]
     pub quantum_bytes: u32,
+    /// Curves of a class of hfsc, in `tc`'s words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
+    pub curves: Option<CurvesConfig>,
 }
 
 impl<Q> ClassSpec<Q> {
@@ -306,6 +341,7 @@ impl<Q> ClassSpec<Q> {
             cburst_bytes: self.cburst_bytes,
             prio: self.prio,
             quantum_bytes: self.quantum_bytes,
+            curves: self.curves.clone(),
         }
     }
     /// The class within the queue that holds it, and the class that has this queue; `None`: the queue is the link's.
@@ -320,7 +356,7 @@ impl<Q> ClassSpec<Q> {
     }
     fn has_numbers(&self) -> bool {
         let sizes = self.burst_bytes | self.cburst_bytes | u64::from(self.quantum_bytes);
-        self.rate_bps | self.ceil_bps | sizes | u64::from(self.prio) != 0
+        self.rate_bps | self.ceil_bps | sizes | u64::from(self.prio) != 0 || self.curves.is_some()
     }
     /// # Errors
     /// It cannot be a class of drr.
@@ -331,6 +367,44 @@ impl<Q> ClassSpec<Q> {
         }
         Ok(())
     }
+}
+
+/// Whether these classes of htb or hfsc, sorted by number, form a valid tree.
+///
+/// # Errors
+/// One sentence.
+fn check_nesting<Q>(classes: &[ClassSpec<Q>], name: &str) -> Result<(), ScenarioError> {
+    let wrong = |class: &ClassSpec<Q>, text: &str| {
+        Err(ScenarioError(format!("class {} of {name} {text}", class.id)))
+    };
+    for class in classes {
+        let (mut above, mut depth) = (class, 1);
+        while let Some(parent) = &above.parent {
+            let Some(place) = find(classes, parent) else {
+                return wrong(above, &format!("has no class {parent} above it"));
+            };
+            above = &classes[place];
+            depth += 1;
+            if depth > htb::LEVELS {
+                return wrong(class, "has more than seven classes above it, or itself");
+            }
+            if above.qdisc.is_some() {
+                return wrong(above, "has a qdisc and classes below it");
+            }
+        }
+    }
+    let above: BTreeSet<_> =
+        classes.iter().filter_map(|c| c.parent.as_deref()).map(parse_id).collect();
+    let is_above = |id: &str| above.contains(&parse_id(id));
+    match classes.iter().find(|class| class.qdisc.is_none() && !is_above(&class.id)) {
+        Some(class) => wrong(class, "has neither a qdisc nor classes below it"),
+        None => Ok(()),
+    }
+}
+
+fn find<Q>(classes: &[ClassSpec<Q>], id: &str) -> Option<usize> {
+    let number = parse_id(id)?;
+    classes.binary_search_by_key(&Some(number), |class| parse_id(&class.id)).ok()
 }
 
 /// A packet matches if it has all given properties; `host` sends or receives it.
@@ -484,7 +558,9 @@ impl TreeConfig {
             Ok(())
         };
         let others = match &root {
-            Root::Htb(config) => [leaf(&format!("{:x}", config.default))?; PRIORITIES],
+            Root::Htb(HtbConfig { default, .. }) | Root::Hfsc(HfscConfig { default }) => {
+                [leaf(&format!("{default:x}"))?; PRIORITIES]
+            }
             Root::Prio(config) => {
                 every_band(config.bands, PrioConfig::NAME)?;
                 config.priomap.map(usize::from)
@@ -508,8 +584,16 @@ impl TreeConfig {
                 [0; PRIORITIES]
             }
         };
-        if let Root::Htb(_) = root {
-            htb::check(&classes)?;
+        match root {
+            Root::Htb(_) => {
+                classes.iter().try_for_each(htb::check_numbers)?;
+                check_nesting(&classes, HtbConfig::NAME)?;
+            }
+            Root::Hfsc(_) => {
+                classes.iter().try_for_each(hfsc::check_curves)?;
+                check_nesting(&classes, HfscConfig::NAME)?;
+            }
+            _ => {}
         }
         let filters: Result<_, ScenarioError> =
             own_filters.into_iter().map(|f| leaf(&f.class).map(|leaf| (f, leaf))).collect();
@@ -544,6 +628,7 @@ impl TreeConfig {
         }
         match (&self.root, to.has_numbers()) {
             (Root::Htb(_), true) => htb::check_numbers(to),
+            (Root::Hfsc(_), true) => hfsc::check_curves(to),
             (Root::Drr(_), true) => to.check_quantum(),
             (Root::Prio(_), true) => wrong("is a band of prio and has a qdisc only"),
             (Root::Ets(_), true) => wrong("is a band of ets and has a qdisc only"),
@@ -636,7 +721,8 @@ impl TreeConfig {
             let aqm = queue.build(below(ceil, link));
             let holds_classes = matches!(queue, Queue::Tree(_));
             let id = class.id.clone();
-            leaves.push(Leaf { timer: Time::NEVER, band: names.len(), holds_classes, id, aqm });
+            let (timer, band) = (Time::NEVER, names.len());
+            leaves.push(Leaf { timer, band, holds_classes, id, aqm, head: None });
             match queue {
                 Queue::Tree(_) => {
                     let inside = leaves[leaves.len() - 1].aqm.bands().iter();
@@ -666,6 +752,7 @@ impl TreeConfig {
                 }
                 _ => None,
             },
+            hfsc: matches!(self.root, Root::Hfsc(_)).then(|| Hfsc::new(&self.classes)),
             names: interned(names),
             wake: Time::NEVER,
             drops: Vec::new(),
@@ -723,6 +810,21 @@ struct Leaf<P> {
     band: usize,
     holds_classes: bool,
     id: String,
+    /// The packet that it gave away to be looked at: it waits outside of the queue (`qdisc_peek_dequeued`).
+    head: Option<Head<P>>,
+}
+
+impl<P: Pkt> Leaf<P> {
+    fn held(&self) -> Backlog {
+        self.head.as_ref().map_or(Backlog::default(), |head| Backlog {
+            packets: 1,
+            bytes: head.pkt.frame_len().into(),
+        })
+    }
+    fn waiting(&self) -> Backlog {
+        let (queue, held) = (self.aqm.backlog(), self.held());
+        Backlog { packets: queue.packets + held.packets, bytes: queue.bytes + held.bytes }
+    }
 }
 
 /// The link as the queue of a class sees it: with the class's ceiling as rate.
@@ -744,24 +846,22 @@ impl Filter {
     }
 }
 
-/// A tbf with a class. As in the kernel it takes the next packet out of the class's queue to see how long it is
-/// (`qdisc_peek_dequeued`), so the packet that waits for tokens is no longer under the control of that queue.
-struct Shaper<P> {
+/// A tbf with a class. It looks at the next packet, which waits for tokens.
+struct Shaper {
     buckets: Buckets,
     largest: u32,
-    head: Option<Head<P>>,
 }
 
-/// A packet that waits for tokens, with what its queue has said of it.
+/// A packet that was looked at, with what its queue has said of it.
 struct Head<P> {
     pkt: P,
     band: usize,
     marks: Marks,
 }
 
-impl<P> Shaper<P> {
-    fn new(config: &TbfConfig, now: Time) -> Shaper<P> {
-        Shaper { buckets: config.buckets(now), largest: config.largest(), head: None }
+impl Shaper {
+    fn new(config: &TbfConfig, now: Time) -> Shaper {
+        Shaper { buckets: config.buckets(now), largest: config.largest() }
     }
 }
 
@@ -805,8 +905,9 @@ struct Tree<P> {
     /// Whose turn it is; without, the first that has a packet.
     htb: Option<Htb>,
     /// When the only class may send.
-    tbf: Option<Shaper<P>>,
-    rounds: Option<Rounds<P>>,
+    tbf: Option<Shaper>,
+    rounds: Option<Rounds>,
+    hfsc: Option<Hfsc>,
     names: &'static [&'static str],
     /// When a class may send again.
     wake: Time,
@@ -835,6 +936,19 @@ impl<P: Pkt> Tree<P> {
                     self.of_host.entry(host).or_default().push(place);
                 }
             }
+        }
+    }
+
+    /// A leaf has dropped its last packets (`qlen_notify`).
+    fn emptied(&mut self, number: usize) {
+        if let Some(htb) = &mut self.htb {
+            htb.emptied(number);
+        }
+        if let Some(rounds) = &mut self.rounds {
+            rounds.emptied(number);
+        }
+        if let Some(hfsc) = &mut self.hfsc {
+            hfsc.emptied(number);
         }
     }
 
@@ -899,6 +1013,53 @@ fn take<P: Pkt>(
     pkt
 }
 
+/// The length of the leaf's next packet, which stays in its queue if that can show it.
+fn peek<P: Pkt>(
+    number: usize,
+    leaf: &mut Leaf<P>,
+    timers: &mut Timers,
+    drops: &mut Vec<Dropped<P>>,
+    cx: &mut QueueCx<P>,
+) -> Option<u32> {
+    if leaf.head.is_none() {
+        let shown = leaf.aqm.next_len();
+        if shown.is_some() {
+            return shown;
+        }
+        let pkt = take(number, leaf, timers, drops, cx)?;
+        leaf.head = Some(Head { pkt, band: cx.current_band(), marks: cx.marks() });
+        leaf.aqm.hold(leaf.held());
+        cx.marks = Marks::default();
+    }
+    leaf.head.as_ref().map(|head| head.pkt.frame_len())
+}
+
+/// The same for hfsc, for which a packet that its queue does not show has no length. `None`: nothing waits.
+fn look<P: Pkt>(
+    number: usize,
+    leaf: &mut Leaf<P>,
+    timers: &mut Timers,
+    drops: &mut Vec<Dropped<P>>,
+    cx: &mut QueueCx<P>,
+) -> Option<u32> {
+    let length = peek(number, leaf, timers, drops, cx);
+    (leaf.waiting().packets > 0).then(|| length.unwrap_or(0))
+}
+
+/// The next packet of the leaf, which may have been looked at.
+fn take_peeked<P: Pkt>(
+    number: usize,
+    leaf: &mut Leaf<P>,
+    timers: &mut Timers,
+    drops: &mut Vec<Dropped<P>>,
+    cx: &mut QueueCx<P>,
+) -> Option<P> {
+    let Some(head) = leaf.head.take() else { return take(number, leaf, timers, drops, cx) };
+    leaf.aqm.hold(Backlog::default());
+    (cx.band, cx.marks) = (head.band, head.marks);
+    Some(head.pkt)
+}
+
 impl<P: Pkt + Send + 'static> Aqm<P> for Tree<P> {
     fn enqueue(&mut self, pkt: P, cx: &mut QueueCx<P>) {
         let (number, is_dropped) = self.classify(&pkt, cx.now);
@@ -913,15 +1074,25 @@ impl<P: Pkt + Send + 'static> Aqm<P> for Tree<P> {
             cx.band(leaf.band);
             return cx.drop(pkt, DropReason::Aqm);
         }
+        let (length, was_empty) = (pkt.frame_len(), leaf.waiting().packets == 0);
         call(leaf, &mut self.drops, cx, |aqm, cx| aqm.enqueue(pkt, cx));
-        if let Some(htb) = &mut self.htb
-            && leaf.aqm.backlog().packets > 0
-        {
+        if leaf.waiting().packets == 0 {
+            if !was_empty {
+                self.emptied(number);
+            }
+            return;
+        }
+        if let Some(htb) = &mut self.htb {
             htb.activate(number);
-        } else if let Some(rounds) = &mut self.rounds
-            && leaf.aqm.backlog().packets > 0
-        {
+        }
+        if let Some(rounds) = &mut self.rounds {
             rounds.activate(number);
+        }
+        if let Some(hfsc) = &mut self.hfsc
+            && was_empty
+            && hfsc.activate(number, length, cx.now)
+        {
+            look(number, leaf, &mut self.timers, &mut self.drops, cx);
         }
     }
 
@@ -946,23 +1117,38 @@ impl<P: Pkt + Send + 'static> Aqm<P> for Tree<P> {
         }
         if let Some(tbf) = &mut self.tbf {
             self.wake = Time::NEVER;
-            if tbf.head.is_none() {
-                let pkt = take(0, &mut leaves[0], timers, drops, cx)?;
-                tbf.head = Some(Head { pkt, band: cx.current_band(), marks: cx.marks() });
-            }
-            let head = tbf.head.take()?;
-            if let Err(missing) = tbf.buckets.take(cx.now, head.pkt.frame_len()) {
+            let length = peek(0, &mut leaves[0], timers, drops, cx)?;
+            if let Err(missing) = tbf.buckets.take(cx.now, length) {
                 self.wake = cx.now + missing;
-                tbf.head = Some(head);
-                cx.marks = Marks::default();
                 return None;
             }
-            cx.band = head.band;
-            cx.marks = head.marks;
-            return Some(head.pkt);
+            return take_peeked(0, &mut leaves[0], timers, drops, cx);
         }
         if let Some(rounds) = &mut self.rounds {
             return rounds.dequeue(leaves, timers, drops, cx);
+        }
+        if let Some(hfsc) = &mut self.hfsc {
+            let Some(turn) = hfsc.turn(cx.now) else {
+                self.wake = hfsc.next_event();
+                return None;
+            };
+            self.wake = Time::NEVER;
+            let (number, leaf) = (turn.leaf, &mut leaves[turn.leaf]);
+            let lost = cx.drops.len();
+            let sent = take_peeked(number, leaf, timers, drops, cx);
+            let is_empty = leaf.waiting().packets == 0;
+            if is_empty && cx.drops.len() > lost && leaf.aqm.tells_drops_late() {
+                hfsc.emptied(number);
+            }
+            let pkt = sent?;
+            if hfsc.sent(turn, pkt.frame_len(), is_empty) {
+                let (band, marks) = (cx.current_band(), cx.marks());
+                if let Some(length) = look(number, leaf, timers, drops, cx) {
+                    hfsc.looked(turn, length);
+                }
+                (cx.band, cx.marks) = (band, marks);
+            }
+            return Some(pkt);
         }
         // An empty band is asked, too: in fair queueing, flows leave their lists then.
         let mut leaves = leaves.iter_mut().enumerate();
@@ -970,15 +1156,9 @@ impl<P: Pkt + Send + 'static> Aqm<P> for Tree<P> {
     }
 
     fn backlog(&self) -> Backlog {
-        let heads = self.tbf.iter().filter_map(|tbf| tbf.head.as_ref());
-        let heads = heads.chain(self.rounds.iter().flat_map(Rounds::heads));
-        let held = heads.fold(Backlog::default(), |sum, head| Backlog {
-            packets: sum.packets + 1,
-            bytes: sum.bytes + u64::from(head.pkt.frame_len()),
-        });
-        self.leaves.iter().fold(held, |sum, leaf| {
-            let one = leaf.aqm.backlog();
-            Backlog { packets: sum.packets + one.packets, bytes: sum.bytes + one.bytes }
+        self.leaves.iter().map(Leaf::waiting).fold(Backlog::default(), |sum, one| Backlog {
+            packets: sum.packets + one.packets,
+            bytes: sum.bytes + one.bytes,
         })
     }
     /// Only prio asks its queues (`prio_peek`).
@@ -1043,9 +1223,16 @@ impl<P: Pkt + Send + 'static> Classes<P> for Tree<P> {
             htb.change(to);
         }
         let id = parse_id(outer.as_ref().unwrap_or(&to.id));
-        let Some(number) = self.leaves.iter().position(|leaf| parse_id(&leaf.id) == id) else {
-            return;
-        };
+        let number = self.leaves.iter().position(|leaf| parse_id(&leaf.id) == id);
+        if let (Some(hfsc), None, true) = (&mut self.hfsc, &outer, to.curves.is_some()) {
+            let leaf = number.and_then(|number| self.leaves.get_mut(number));
+            let waiting = leaf.filter(|leaf| leaf.waiting().packets > 0).zip(number);
+            let length = waiting.and_then(|(leaf, number)| {
+                look(number, leaf, &mut self.timers, &mut self.drops, cx)
+            });
+            hfsc.change(to, cx.now, length);
+        }
+        let Some(number) = number else { return };
         if let (Some(rounds), true) = (&mut self.rounds, outer.is_none() && to.quantum_bytes > 0) {
             rounds.change(number, to.quantum_bytes);
         }
@@ -1059,16 +1246,23 @@ impl<P: Pkt + Send + 'static> Classes<P> for Tree<P> {
             });
         } else if let Some(qdisc) = &to.qdisc {
             let parameters = qdisc.parameters();
+            let before = leaf.aqm.backlog().packets;
+            leaf.aqm.hold(Backlog::default());
             let changed = call(leaf, drops, cx, |aqm, cx| aqm.change(parameters, cx));
+            // Linux drops the packet that was looked at first (`qdisc_dequeue_internal`).
+            let is_shorter = changed.is_ok() && leaf.aqm.backlog().packets < before;
+            if let Some(head) = leaf.head.take_if(|_| is_shorter) {
+                cx.band(leaf.band);
+                cx.drop(head.pkt, DropReason::Overflow);
+            }
+            leaf.aqm.hold(leaf.held());
             if let Err(waiting) = changed {
                 let mut lost = Vec::new();
                 if !purge(&mut *leaf.aqm, cx.now, cx.rng, &mut |dropped| lost.push(dropped)) {
                     own::fail(format!("class {}: its queue has packets and never lets go", to.id));
                 }
                 lost.into_iter().for_each(|dropped| cx.drop(dropped.pkt, dropped.why));
-                let head = self.tbf.as_mut().and_then(|tbf| tbf.head.take());
-                let head = head.or_else(|| self.rounds.as_mut()?.members[number].head.take());
-                if let Some(head) = head {
+                if let Some(head) = leaf.head.take() {
                     cx.drop(head.pkt, DropReason::Replaced);
                 }
                 leaf.aqm = qdisc.build(link);
@@ -1081,15 +1275,8 @@ impl<P: Pkt + Send + 'static> Classes<P> for Tree<P> {
             return;
         }
         self.look_at(number);
-        if let Some(htb) = &mut self.htb
-            && self.leaves[number].aqm.backlog().packets == 0
-        {
-            htb.emptied(number);
-        }
-        if let Some(rounds) = &mut self.rounds
-            && self.leaves[number].aqm.backlog().packets == 0
-        {
-            rounds.emptied(number);
+        if self.leaves[number].waiting().packets == 0 {
+            self.emptied(number);
         }
     }
 }

@@ -382,7 +382,7 @@ def _tree(link: Link, flows: Sequence[Flow]) -> Iterable[str]:
     for _, inside in groupby(sorted(classes.values(), key=_nesting), _nesting):
         level = list(inside)
         for one in sorted(level, key=depth):
-            if "quantum_bytes" in one:
+            if one.keys() & _OF_CLASS:
                 # prio and ets make their classes themselves.
                 yield f"class replace {_class(handles, one, one)}"
         for one in level:
@@ -404,6 +404,10 @@ def _tree(link: Link, flows: Sequence[Flow]) -> Iterable[str]:
             policer = policer and f" action police index {number}"
 
 
+# What a class that `tc class` makes has one of.
+_OF_CLASS = {"quantum_bytes", "curves"}
+
+
 def _nesting(one: Class) -> int:
     """How many queues of classes a class is in."""
     return one["id"].count(":")
@@ -421,9 +425,11 @@ def classid(handles: Mapping[str, str], number: str) -> str:
 
 
 def _class(handles: Mapping[str, str], of: Class, one: Class) -> str:
-    """The arguments of `tc class` for a class `of` an htb or drr with the numbers of `one`."""
+    """The arguments of `tc class` for a class `of` an htb, hfsc or drr with the numbers of `one`."""
     parent = classid(handles, above) if (above := of.get("parent")) is not None else f"{handles[holder(of['id'])]}:"
     place = f"dev out parent {parent} classid {classid(handles, one['id'])}"
+    if (curves := one.get("curves")) is not None:
+        return f"{place} hfsc {curves}"
     if "rate_bps" not in one:
         return f"{place} drr quantum {one['quantum_bytes']}"
     return (
@@ -679,7 +685,7 @@ def orders(lab: Lab, change: Change) -> Iterable[str]:
     first = {"1:1": lab.run["links"][number]["qdisc"]}
     first |= {classid(handles, one["id"]): one.get("qdisc") or "" for one in classes.values()}
     for one in change.get("classes", ()):
-        if "quantum_bytes" in one:
+        if one.keys() & _OF_CLASS:
             yield f"{when} do {ns} tc class change {_class(handles, classes[one['id']], one)}"
         if (qdisc := one.get("qdisc")) is not None:
             queues.append((classid(handles, one["id"]), qdisc))

@@ -14,6 +14,8 @@ from l4slab.tools.importing.draft import CARD, PLAIN, Draft, Keys, Link
 _SHARED = ("mq", "mqprio", "multiq")
 _CODEPOINTS = ("not-ect", "ect1", "ect0", "ce")
 _ALL_ECN, _ALL_DSCP = 0x3, 0xFC
+# Of a class of hfsc without one.
+_PLAIN_CURVE = "ls rate 1mbit"
 
 
 @dataclass
@@ -147,7 +149,7 @@ class Device:
             return
         parents = {parent for parent, _, _ in own.values()}
         for number, (parent, told, where) in own.items():
-            keys = self._numbers(draft, told, where)
+            keys = self._curves(draft, told, where) if kind == "hfsc" else self._numbers(draft, told, where)
             if parent in own:
                 keys = {"parent": prefix + _plain(parent), **keys}
             if number not in parents:
@@ -159,12 +161,13 @@ class Device:
         leaves = [number for number in own if number not in parents]
         if default not in {_plain(number) for number in leaves}:
             draft.leave(
-                f"{self.name}: htb without a class for what no filter takes", "class fffe is added for such packets"
+                f"{self.name}: {kind} without a class for what no filter takes", "class fffe is added for such packets"
             )
             default = "fffe"
-            link.classes[f"{prefix}{default}"] = {"rate": CARD, "qdisc": PLAIN}
+            numbers = {"curves": _PLAIN_CURVE} if kind == "hfsc" else {"rate": CARD}
+            link.classes[f"{prefix}{default}"] = {**numbers, "qdisc": PLAIN}
         rest = [word for key, value in _values(options).items() if key == "r2q" for word in (key, value)]
-        self._set(link, prefix, " ".join(["htb default", default, *rest]))
+        self._set(link, prefix, " ".join([kind, "default", default, *rest]))
 
     @staticmethod
     def _set(link: Link, prefix: str, words: str) -> None:
@@ -192,6 +195,17 @@ class Device:
             draft.leave(where, f"the class has no rate that can be read ({error}); it has 1 Mbit/s")
             keys["rate"] = "1Mbit"
         return keys
+
+    @staticmethod
+    def _curves(draft: Draft, told: list[str], where: str) -> Keys:
+        begin = next((n for n, word in enumerate(told) if word in ("sc", "rt", "ls", "ul")), len(told))
+        curves = " ".join(told[begin:])
+        try:
+            _core.canonical_curves(curves)
+        except ValueError as error:
+            draft.leave(where, f"the class has no curves that can be read ({error}); it shares 1 Mbit/s")
+            curves = _PLAIN_CURVE
+        return {"curves": curves}
 
     def _filter(
         self,

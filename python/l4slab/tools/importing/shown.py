@@ -88,7 +88,7 @@ def _words(kind: str, options: Mapping[str, Any], draft: Draft) -> str:
         said = _said(kind, name, value, rows)
         if said and name not in ("direct_packets_stat", "multiqueue"):
             words.append(said)
-    if kind in ("htb", "prio", "tbf", "netem"):
+    if kind in ("tbf", "netem", *(one["name"] for one in _core.trees())):
         return " ".join([kind, *words])
     taken = kind
     for one in words:

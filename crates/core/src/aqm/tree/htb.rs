@@ -12,50 +12,19 @@
 
 use std::collections::BTreeSet;
 
-use super::{ClassSpec, parse_id};
+use super::{ClassSpec, find, parse_id};
 use crate::error::ScenarioError;
 use crate::time::{Span, Time};
 use crate::units::Rate;
 
 /// Levels: leaves have 0, classes below the root the highest (`TC_HTB_MAXDEPTH`).
-const LEVELS: usize = 8;
+pub const LEVELS: usize = 8;
 /// Priorities (`TC_HTB_NUMPRIO`).
 const PRIORITIES: usize = 8;
 /// Time beyond this is not counted (`mbuffer`), ns.
 const LONGEST: i64 = 60_000_000_000;
 /// In turns; more would mean that classes are listed that have nothing to send.
 const MOST_STEPS: usize = 65_535;
-
-/// Whether these classes, sorted by number, form a valid tree.
-///
-/// # Errors
-/// One sentence.
-pub fn check<Q>(classes: &[ClassSpec<Q>]) -> Result<(), ScenarioError> {
-    for class in classes {
-        check_numbers(class)?;
-        let (mut above, mut depth) = (class, 1);
-        while let Some(parent) = &above.parent {
-            let Some(place) = find(classes, parent) else {
-                return wrong(above, &format!("has no class {parent} above it"));
-            };
-            above = &classes[place];
-            depth += 1;
-            if depth > LEVELS {
-                return wrong(class, "has more than seven classes above it, or itself");
-            }
-            if above.qdisc.is_some() {
-                return wrong(above, "has a qdisc and classes below it");
-            }
-        }
-    }
-    let above: BTreeSet<_> =
-        classes.iter().filter_map(|c| c.parent.as_deref()).map(parse_id).collect();
-    let is_above = |id: &str| above.contains(&parse_id(id));
-    match classes.iter().find(|class| class.qdisc.is_none() && !is_above(&class.id)) {
-        Some(class) => wrong(class, "has neither a qdisc nor classes below it"),
-        None => Ok(()),
-    }
-}
 
 /// Whether a class can have these parameters.
 ///
@@ -73,11 +42,6 @@ pub fn check_numbers<Q>(class: &ClassSpec<Q>) -> Result<(), ScenarioError> {
 
 fn wrong<Q>(class: &ClassSpec<Q>, text: &str) -> Result<(), ScenarioError> {
     Err(ScenarioError(format!("class {} of htb {text}", class.id)))
-}
-
-fn find<Q>(classes: &[ClassSpec<Q>], id: &str) -> Option<usize> {
-    let number = parse_id(id)?;
-    classes.binary_search_by_key(&Some(number), |class| parse_id(&class.id)).ok()
 }
 
 /// The result of a leaf's turn.

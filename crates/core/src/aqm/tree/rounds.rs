@@ -2,12 +2,11 @@
 //! its strict ones (`sch_ets.c`).
 //!
 //! A class has a turn while its next packet is not longer than its deficit; then it gets its quantum, and comes last. To
-//! know the length the kernel asks the class's queue to show its next packet. A queue that cannot do that gives the packet
-//! away, which from then on waits outside of it (`qdisc_peek_dequeued`). A class that shows none stops all others, too.
+//! know the length the kernel peeks at the class's next packet. A class that shows none stops all others, too.
 
 use std::collections::VecDeque;
 
-use super::{Dropped, Head, Leaf, Marks, Pkt, QueueCx, Timers, take};
+use super::{Dropped, Leaf, Pkt, QueueCx, Timers, peek, take, take_peeked};
 
 /// The kernel raises a smaller quantum, and lowers a larger one.
 fn raised(quantum: u32) -> u32 {
@@ -15,26 +14,24 @@ fn raised(quantum: u32) -> u32 {
 }
 
 /// Whose turn it is.
-pub(super) struct Rounds<P> {
+pub(super) struct Rounds {
     /// So many leaves go first, one before the other, whenever they have a packet.
     strict: usize,
     /// By leaf.
-    pub members: Vec<Member<P>>,
+    members: Vec<Member>,
     active: VecDeque<usize>,
 }
 
-pub(super) struct Member<P> {
+struct Member {
     quantum: u32,
     deficit: u64,
-    /// The packet that its queue gave away to be looked at.
-    pub head: Option<Head<P>>,
     is_active: bool,
 }
 
-impl<P: Pkt> Rounds<P> {
+impl Rounds {
     /// `quanta`: of each leaf; those of strict ones count for nothing.
-    pub fn new(strict: usize, quanta: impl Iterator<Item = u32>) -> Rounds<P> {
-        let member = |quantum| Member { quantum, deficit: 0, head: None, is_active: false };
+    pub fn new(strict: usize, quanta: impl Iterator<Item = u32>) -> Rounds {
+        let member = |quantum| Member { quantum, deficit: 0, is_active: false };
         let members = quanta.map(raised).map(member).collect();
         Rounds { strict, members, active: VecDeque::new() }
     }
@@ -55,12 +52,8 @@ impl<P: Pkt> Rounds<P> {
             self.active.retain(|&other| other != leaf);
         }
     }
-    /// The packets that queues gave away.
-    pub fn heads(&self) -> impl Iterator<Item = &Head<P>> {
-        self.members.iter().filter_map(|member| member.head.as_ref())
-    }
 
-    pub fn dequeue(
+    pub fn dequeue<P: Pkt>(
         &mut self,
         leaves: &mut [Leaf<P>],
         timers: &mut Timers,
@@ -75,24 +68,11 @@ impl<P: Pkt> Rounds<P> {
         loop {
             let number = *self.active.front()?;
             let (leaf, member) = (&mut leaves[number], &mut self.members[number]);
-            let length = match &member.head {
-                Some(head) => head.pkt.frame_len(),
-                None => match leaf.aqm.next_len() {
-                    Some(length) => length,
-                    None => {
-                        let Some(pkt) = take(number, leaf, timers, drops, cx) else {
-                            if leaf.aqm.backlog().packets == 0 {
-                                self.emptied(number);
-                            }
-                            return None;
-                        };
-                        let (band, marks) = (cx.current_band(), cx.marks());
-                        let length = pkt.frame_len();
-                        member.head = Some(Head { pkt, band, marks });
-                        cx.marks = Marks::default();
-                        length
-                    }
-                },
+            let Some(length) = peek(number, leaf, timers, drops, cx) else {
+                if leaf.aqm.backlog().packets == 0 {
+                    self.emptied(number);
+                }
+                return None;
             };
             if u64::from(length) > member.deficit {
                 member.deficit += u64::from(member.quantum);
@@ -100,13 +80,7 @@ impl<P: Pkt> Rounds<P> {
                 continue;
             }
             member.deficit -= u64::from(length);
-            let pkt = match member.head.take() {
-                Some(head) => {
-                    (cx.band, cx.marks) = (head.band, head.marks);
-                    head.pkt
-                }
-                None => take(number, leaf, timers, drops, cx)?,
-            };
+            let pkt = take_peeked(number, leaf, timers, drops, cx)?;
             if leaf.aqm.backlog().packets == 0 {
                 self.emptied(number);
             }

@@ -256,7 +256,7 @@ class Link:
         for outer, words in held.items():
             if words[0] == MAY_HOLD:
                 band = np.ones(len(flow), int)
-            elif words[0] == "htb":
+            elif words[0] in ("htb", "hfsc"):
                 band = np.full(len(flow), int(words[2], 16))
             elif words[0] == "drr":
                 band = np.zeros(len(flow), int)

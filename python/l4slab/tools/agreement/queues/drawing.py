@@ -73,12 +73,15 @@ _BYTES = {("bfifo", "limit"): 1514, ("red", "limit"): 3000, ("tbf", "limit"): 15
 _NOT = {"corrupt", "seed", "ack-filter", "ack-filter-aggressive", "nat", "fwmark", "slot", "distribution", "perturb",
         "adaptative", "autorate-ingress", "timer_slack", "linklayer", "memory", "horizon"}  # fmt: skip
 _PRIORITIES = ("pfifo_fast", "prio")
+# Queues that hold classes, the usual one more often.
+TREES = ("prio", "htb", "htb", "hfsc", "drr", "ets")
 _CODEPOINTS = ("not-ect", "ect0", "ect1", "ce")
 
 
 def draw(number: int, seed: int, among: Sequence[str] = ()) -> Case:
-    """The case with this number, from 1, of a seed. `among`: the kinds of queues; default: all. Raises InputError."""
-    among = among or kinds()
+    """The case with this number, from 1, of a seed. `among`: the kinds of queues; default: all. Those that hold classes
+    are for the root. Raises InputError.
+    """
     rng = random.Random(f"queues/{seed}/{number}")  # noqa: S311
     why: Exception | None = None
     for _ in range(_TRIES):
@@ -97,14 +100,16 @@ def kinds() -> list[str]:
 def _document(rng: random.Random, among: Sequence[str]) -> Keys:
     # In whole bytes per second, as tc has them.
     rate = int(10 ** rng.uniform(6, 7.7)) // 8000 * 8000
+    roots = [name for name in among if name in TREES]
+    among = [name for name in among if name not in TREES] or kinds()
     link: Keys = {"rate": f"{rate}bit"}
     classes: dict[str, Value] = {}
     length_ms = rng.choice((20, 60, 200))
-    if rng.random() < 0.7:
+    if rng.random() < 0.7 and not roots:
         link["qdisc"] = queue(rng, rng.choice(among))
         leaves = {"qdisc": str(link["qdisc"])}
     else:
-        classes = _tree(rng, link, rate, among)
+        classes = _tree(rng, link, rate, rng.choice(roots or TREES), among)
         link["class"] = classes
         leaves = {
             f"class.{name}.qdisc": str(one["qdisc"])
@@ -172,19 +177,19 @@ def _usual(rng: random.Random, name: str, keyword: str) -> str:
     return str(int(value) * unit) if unit > 1 and value.isdigit() else value
 
 
-def _tree(rng: random.Random, link: Keys, rate: int, among: Sequence[str]) -> dict[str, Value]:
+def _tree(rng: random.Random, link: Keys, rate: int, root: str, among: Sequence[str]) -> dict[str, Value]:
     def leaf() -> str:
         return queue(rng, rng.choice(among))
 
-    if rng.random() < 0.3:
+    if root == "prio":
         bands = rng.randint(2, 4)
         priomap = [rng.randrange(bands) for _ in range(16)]
         link["qdisc"] = f"prio bands {bands} priomap {' '.join(map(str, priomap))}"
         return {str(n + 1): {"qdisc": leaf()} for n in range(bands)}
-    if rng.random() < 0.4:
+    if root in ("drr", "ets"):
         names = ("1", "2", "3", "4")[: rng.randint(1, 4)]
         quanta = [rng.choice((70, 500, 1514, 6000)) for _ in names]
-        if rng.random() < 0.5:
+        if root == "drr":
             link["qdisc"] = "drr"
             return {name: {"quantum": f"{n}B", "qdisc": leaf()} for name, n in zip(names, quanta, strict=True)}
         strict = rng.randint(0, len(names))
@@ -195,15 +200,20 @@ def _tree(rng: random.Random, link: Keys, rate: int, among: Sequence[str]) -> di
         words = [f"{key} {' '.join(map(str, values))}" for key, values in lists.items() if values]
         link["qdisc"] = " ".join([f"ets bands {len(names)} strict {strict}", *words])
         return {name: {"qdisc": leaf()} for name in names}
-    link["qdisc"] = "htb default 10"
+    link["qdisc"] = f"{root} default 10"
     found: dict[str, Value] = {}
     parent = rng.random() < 0.5
     if parent:
-        found["1"] = {"rate": _part(rate, rng.choice((0.5, 0.9)))}
+        found["1"] = {"rate": _part(rate, rng.choice((0.5, 0.9)))} if root == "htb" else {"curves": _curves(rng, rate)}
     for name in ("10", "20", "30")[: rng.randint(1, 3)]:
-        one: Keys = {"rate": _part(rate, rng.uniform(0.05, 0.9)), "qdisc": leaf()}
+        one: Keys = {"qdisc": leaf()}
+        found[name] = one
         if parent:
             one["parent"] = "1"
+        if root == "hfsc":
+            one["curves"] = _curves(rng, rate)
+            continue
+        one["rate"] = _part(rate, rng.uniform(0.05, 0.9))
         if rng.random() < 0.5:
             one["ceil"] = f"{rate}bit"
         if rng.random() < 0.4:
@@ -212,8 +222,20 @@ def _tree(rng: random.Random, link: Keys, rate: int, among: Sequence[str]) -> di
             one["quantum"] = f"{rng.choice((1000, 1514, 6000))}B"
         if rng.random() < 0.4:
             one["burst"], one["cburst"] = (f"{rng.choice((1514, 1600, 5000, 20000))}B" for _ in range(2))
-        found[name] = one
     return found
+
+
+def _curves(rng: random.Random, rate: int) -> str:
+    """Of a class of hfsc."""
+
+    def curve() -> str:
+        slope, first = (_part(rate, rng.uniform(0.02, 0.9)) for _ in range(2))
+        ms = rng.choice((1, 5, 30))
+        forms = (f"rate {slope}", f"m1 {first} d {ms}ms m2 {slope}", f"m1 0bit d {ms}ms m2 {slope}")
+        return rng.choice((*forms, f"umax {rng.choice((300, 1514, 6000))} dmax {ms}ms rate {slope}"))
+
+    kinds_of = rng.choice((("sc",), ("ls",), ("rt",), ("rt", "ls"), ("sc", "ul"), ("ls", "ul"), ("rt", "ls", "ul")))
+    return " ".join(f"{kind} {curve()}" for kind in kinds_of)
 
 
 def _filters(rng: random.Random, link: Keys, leaves: Sequence[str]) -> None:
@@ -242,6 +264,9 @@ def _change(
     when = f"{rng.randint(1000, length_ms * 1000)}us"
     numbers = [name for name, one in classes.items() if isinstance(one, dict) and "rate" in one]
     quanta = [name for name, one in classes.items() if isinstance(one, dict) and set(one) == {"quantum", "qdisc"}]
+    curves = [name for name, one in classes.items() if isinstance(one, dict) and "curves" in one]
+    if curves and rng.random() < 0.4:
+        return {"time": when, f"link.{LINK}.class.{rng.choice(curves)}.curves": _curves(rng, rate)}
     if quanta and rng.random() < 0.3:
         return {"time": when, f"link.{LINK}.class.{rng.choice(quanta)}.quantum": f"{rng.choice((70, 800, 4000))}B"}
     if numbers and rng.random() < 0.4:
