@@ -1,4 +1,4 @@
-"""The house has a budget of lines: CONTRIBUTING says how many, and this test that there are no more."""
+"""The house has a budget of lines and words: CONTRIBUTING says how many, and this test that there are no more."""
 
 from __future__ import annotations
 
@@ -38,3 +38,12 @@ def test_the_house_keeps_its_budget(part: str) -> None:
     )
     # Who removes lines lowers the budget.
     assert lines > 0.97 * allowed
+
+
+def test_the_documentation_keeps_its_budget() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    row = re.search(r"at most ([\d ]+) words", text)
+    assert row is not None
+    words = sum(len(page.read_text("utf-8").split()) for page in (ROOT / "docs").rglob("*.md"))
+    allowed = int(row[1].replace(" ", ""))
+    assert 0.97 * allowed < words <= allowed, f"{words} words in docs, and {allowed} in CONTRIBUTING"
