@@ -211,6 +211,10 @@ fn every_packet_leaves_or_is_dropped() {
         }
         left += served(&mut bench, ms(400), 4 * ONE, 400).len();
         assert_eq!(bench.packets(), 0, "{queue}");
-        assert_eq!(left + bench.drops.len(), (0..400_usize).map(|n| n % 3).sum::<usize>(), "{queue}");
+        assert_eq!(
+            left + bench.drops.len(),
+            (0..400_usize).map(|n| n % 3).sum::<usize>(),
+            "{queue}"
+        );
     }
 }
