@@ -141,8 +141,6 @@ pub trait Aqm<P: Pkt>: Send {
     fn next_len(&self) -> Option<u32> {
         None
     }
-    /// So much has been taken out to be looked at, and still counts for limits (`qdisc_peek_dequeued`).
-    fn hold(&mut self, _held: Backlog) {}
     /// When it drops during `dequeue`, its parent hears of it after the packet that leaves has been counted, and takes an
     /// empty queue for one that has nothing to send (`qdisc_tree_reduce_backlog`).
     fn tells_drops_late(&self) -> bool {
@@ -510,6 +508,8 @@ pub struct QueueCx<'a, P> {
     duplicates: u32,
     copied: Option<P>,
     drops: &'a mut Vec<Dropped<P>>,
+    /// What was taken out to be looked at, and still counts for the queue's limits (`qdisc_peek_dequeued`).
+    held: Backlog,
 }
 
 /// A dropped packet with its cause.
@@ -539,7 +539,8 @@ impl Marks {
 
 impl<'a, P: Pkt> QueueCx<'a, P> {
     pub fn new(now: Time, rng: &'a mut Rng, drops: &'a mut Vec<Dropped<P>>) -> Self {
-        QueueCx { now, rng, band: 0, marks: Marks::default(), duplicates: 0, copied: None, drops }
+        let (marks, held) = Default::default();
+        QueueCx { now, rng, band: 0, marks, duplicates: 0, copied: None, drops, held }
     }
 
     /// Says which inner queue the packet in hand belongs to (see [`Aqm::bands`]).

@@ -232,14 +232,13 @@ params! {
 pub struct CodelQueue<P> {
     queue: Queue<P>,
     codel: Codel,
-    held: Backlog,
     config: CodelConfig,
 }
 
 impl<P: Pkt + Send> Aqm<P> for CodelQueue<P> {
     #[inline]
     fn enqueue(&mut self, pkt: P, cx: &mut QueueCx<P>) {
-        if self.backlog().packets + self.held.packets < u64::from(self.config.limit) {
+        if self.backlog().packets + cx.held.packets < u64::from(self.config.limit) {
             self.queue.push(pkt);
         } else {
             cx.drop(pkt, DropReason::Overflow);
@@ -256,9 +255,6 @@ impl<P: Pkt + Send> Aqm<P> for CodelQueue<P> {
     }
     fn tells_drops_late(&self) -> bool {
         true
-    }
-    fn hold(&mut self, held: Backlog) {
-        self.held = held;
     }
     fn change(&mut self, to: &dyn Any, cx: &mut QueueCx<P>) -> Result<(), Vec<P>> {
         self.config = to.downcast_ref::<CodelConfig>().ok_or_else(Vec::new)?.clone();
@@ -298,7 +294,6 @@ impl Qdisc for CodelConfig {
     }
     fn build<P: Pkt + Send + 'static>(&self, _link: LinkInfo) -> Box<dyn Aqm<P>> {
         let codel = Codel::default();
-        let (queue, held) = (Queue::new(), Backlog::default());
-        Box::new(CodelQueue { queue, codel, held, config: self.clone() })
+        Box::new(CodelQueue { queue: Queue::new(), codel, config: self.clone() })
     }
 }

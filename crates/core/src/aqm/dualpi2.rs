@@ -124,7 +124,6 @@ pub struct DualPi2<P> {
     /// Of each packet in L: was L long enough when it came? Empty until `min_qlen_step` is above 0.
     apply_step: VecDeque<bool>,
     notes_step: bool,
-    held: Backlog,
     config: DualPi2Config,
     /// The gains in 2^-32 per 64 ns.
     alpha: i64,
@@ -171,25 +170,20 @@ impl<P: Pkt> DualPi2<P> {
             notes_step: config.min_qlen_step > 0,
             alpha: per_tick(config.alpha),
             beta: per_tick(config.beta),
-            held: Backlog::default(),
             config,
         }
     }
 
     fn set(&mut self, config: DualPi2Config) {
         (self.alpha, self.beta) = (per_tick(config.alpha), per_tick(config.beta));
+        self.fitting = if self.memory.is_some() { 0 } else { config.fitting() };
         self.config = config;
-        self.fit();
-    }
-    fn fit(&mut self) {
-        let most = if self.memory.is_some() { 0 } else { self.config.fitting() };
-        self.fitting = most.saturating_sub(self.held.packets as usize);
     }
 
     /// Beyond a number of packets that surely fit, or if this one is larger than usual.
     #[cold]
-    fn is_full_for(&mut self, pkt: &P) -> bool {
-        self.queues.packets() as u64 + self.held.packets >= u64::from(self.config.limit)
+    fn is_full_for(&mut self, pkt: &P, held: u64) -> bool {
+        self.queues.packets() as u64 + held >= u64::from(self.config.limit)
             || self.memory_used() + u64::from(pkt.truesize()) > u64::from(self.config.memlimit)
     }
 
@@ -238,7 +232,7 @@ impl<P: Pkt> DualPi2<P> {
     /// The same after the decision that `drop_enqueue` takes here.
     #[inline(always)]
     fn judge(&mut self, mut pkt: P, band: usize, cx: &mut QueueCx<P>) {
-        let backlog = self.queues.bytes() + self.held.bytes;
+        let backlog = self.queues.bytes() + cx.held.bytes;
         let verdict = self.config.verdict(self.p, band, backlog, cx.rng);
         match verdict.drops(&mut pkt, cx) {
             true => cx.drop(pkt, DropReason::Aqm),
@@ -347,8 +341,9 @@ impl<P: Pkt + Send> Aqm<P> for DualPi2<P> {
         let band = if l4s { L } else { C };
         cx.band(band);
         let len = pkt.frame_len();
-        let may_be_full = self.queues.packets() >= self.fitting || len > MTU_FRAME;
-        if may_be_full && self.is_full_for(pkt) {
+        let may_be_full =
+            self.queues.packets() + cx.held.packets as usize >= self.fitting || len > MTU_FRAME;
+        if may_be_full && self.is_full_for(pkt, cx.held.packets) {
             return cx.drop(pkt.clone(), DropReason::Overflow);
         }
         match self.config.drop_enqueue {
@@ -367,10 +362,6 @@ impl<P: Pkt + Send> Aqm<P> for DualPi2<P> {
 
     fn tells_drops_late(&self) -> bool {
         true
-    }
-    fn hold(&mut self, held: Backlog) {
-        self.held = held;
-        self.fit();
     }
     fn backlog(&self) -> Backlog {
         self.queues.backlog()

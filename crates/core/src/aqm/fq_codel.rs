@@ -73,7 +73,6 @@ pub struct FqCodel<P> {
     bytes: u64,
     /// Kernel memory of the backlog.
     memory: u64,
-    held: Backlog,
     config: FqCodelConfig,
 }
 
@@ -81,13 +80,12 @@ impl<P: Pkt> FqCodel<P> {
     pub fn new(config: FqCodelConfig) -> Self {
         let mut flows = Drr::new(config.quantum);
         flows.add(Flow::default());
-        let (hash, held) = Default::default();
-        FqCodel { flows, hash, packets: 0, bytes: 0, memory: 0, held, config }
+        FqCodel { flows, hash: FlowHash::default(), packets: 0, bytes: 0, memory: 0, config }
     }
 
     #[inline]
-    fn is_over(&self) -> bool {
-        self.packets + self.held.packets > u64::from(self.config.limit)
+    fn is_over(&self, cx: &QueueCx<P>) -> bool {
+        self.packets + cx.held.packets > u64::from(self.config.limit)
             || self.memory > u64::from(self.config.memory_limit)
     }
 
@@ -127,7 +125,7 @@ impl<P: Pkt + Send> Aqm<P> for FqCodel<P> {
         self.memory += u64::from(pkt.truesize());
         self.flows.reach(i, Flow::default).queue.push(pkt);
         self.flows.activate(i);
-        if self.is_over() {
+        if self.is_over(cx) {
             self.drop_from_fattest(cx);
         }
     }
@@ -156,9 +154,6 @@ impl<P: Pkt + Send> Aqm<P> for FqCodel<P> {
     fn tells_drops_late(&self) -> bool {
         true
     }
-    fn hold(&mut self, held: Backlog) {
-        self.held = held;
-    }
     fn backlog(&self) -> Backlog {
         Backlog { packets: self.packets, bytes: self.bytes }
     }
@@ -169,7 +164,7 @@ impl<P: Pkt + Send> Aqm<P> for FqCodel<P> {
         let config = to.downcast_ref::<FqCodelConfig>().ok_or_else(Vec::new)?.clone();
         self.flows.set_quantum(config.quantum);
         self.config = config;
-        drop_excess(cx, |cx| if self.is_over() { self.dequeue(cx) } else { None });
+        drop_excess(cx, |cx| if self.is_over(cx) { self.dequeue(cx) } else { None });
         Ok(())
     }
 

@@ -63,7 +63,6 @@ pub struct FqPie<P> {
     next_update: Time,
     /// The first flow that the next update is for.
     cursor: usize,
-    held: Backlog,
     config: FqPieConfig,
 }
 
@@ -79,7 +78,6 @@ impl<P: Pkt> FqPie<P> {
             backlog: Backlog::default(),
             next_update: config.params.first_update(now),
             cursor: 0,
-            held: Backlog::default(),
             config,
         }
     }
@@ -89,7 +87,7 @@ impl<P: Pkt + Send> Aqm<P> for FqPie<P> {
     fn enqueue(&mut self, mut pkt: P, cx: &mut QueueCx<P>) {
         let i = self.hash.index(pkt.flow_hash(), self.config.flows, cx.rng);
         let Flow { queue, law } = self.flows.flow_mut(i);
-        if self.backlog.packets + self.held.packets >= u64::from(self.config.limit) {
+        if self.backlog.packets + cx.held.packets >= u64::from(self.config.limit) {
             law.dropped();
             return cx.drop(pkt, DropReason::Overflow);
         }
@@ -119,9 +117,6 @@ impl<P: Pkt + Send> Aqm<P> for FqPie<P> {
         }
     }
 
-    fn hold(&mut self, held: Backlog) {
-        self.held = held;
-    }
     fn backlog(&self) -> Backlog {
         self.backlog
     }

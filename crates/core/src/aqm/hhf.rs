@@ -91,7 +91,6 @@ pub struct Hhf<P> {
     /// Heavy flows by the first bits of their hash; the last of a list may be one that is so no longer.
     heavy: Vec<Vec<Heavy>>,
     entries: u32,
-    held: Backlog,
     config: HhfConfig,
 }
 
@@ -107,7 +106,6 @@ impl<P: Pkt> Hhf<P> {
             counted_from: jiffies::at(now),
             heavy: vec![Vec::new(); CELLS],
             entries: 0,
-            held: Backlog::default(),
             config,
         }
     }
@@ -194,7 +192,7 @@ impl<P: Pkt + Send> Aqm<P> for Hhf<P> {
             let list = if number == OF_HEAVY { &mut self.old } else { &mut self.fresh };
             list.push_back(number);
         }
-        if self.backlog().packets + self.held.packets > u64::from(self.config.limit) {
+        if self.backlog().packets + cx.held.packets > u64::from(self.config.limit) {
             let [heavy, others] = &mut self.buckets;
             if let Some(head) = heavy.queue.pop().or_else(|| others.queue.pop()) {
                 cx.drop(head, DropReason::Overflow);
@@ -229,9 +227,6 @@ impl<P: Pkt + Send> Aqm<P> for Hhf<P> {
         }
     }
 
-    fn hold(&mut self, held: Backlog) {
-        self.held = held;
-    }
     fn backlog(&self) -> Backlog {
         let queues = || self.buckets.iter().map(|bucket| &bucket.queue);
         Backlog {

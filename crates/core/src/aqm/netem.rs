@@ -89,7 +89,6 @@ pub struct Netem<P> {
     corrupt: Bernoulli,
     reorder: Bernoulli,
     delay: Correlated,
-    held: Backlog,
     config: NetemConfig,
 }
 
@@ -115,7 +114,6 @@ impl<P: Pkt> Netem<P> {
             corrupt: Bernoulli::new(config.corrupt),
             reorder: Bernoulli::new(config.reorder),
             delay: Correlated::new(config.delay.correlation),
-            held: Backlog::default(),
             config,
         }
     }
@@ -157,7 +155,7 @@ impl<P: Pkt> Netem<P> {
             return cx.drop(pkt, DropReason::Loss);
         }
         let corrupt = self.corrupt.hit(&mut self.source, cx.rng);
-        if self.len() as u64 + self.held.packets >= u64::from(self.config.limit) {
+        if self.len() as u64 + cx.held.packets >= u64::from(self.config.limit) {
             return cx.drop(pkt, DropReason::Overflow);
         }
         if copies > 1 {
@@ -276,9 +274,6 @@ impl<P: Pkt + Send> Aqm<P> for Netem<P> {
         Some(pkt)
     }
 
-    fn hold(&mut self, held: Backlog) {
-        self.held = held;
-    }
     fn backlog(&self) -> Backlog {
         Backlog { packets: self.len() as u64, bytes: self.bytes }
     }

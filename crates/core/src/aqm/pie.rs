@@ -319,17 +319,16 @@ pub struct Pie<P> {
     queue: Queue<P>,
     law: Law,
     next_update: Time,
-    held: Backlog,
     config: PieConfig,
 }
 
 impl<P: Pkt + Send> Aqm<P> for Pie<P> {
     fn enqueue(&mut self, mut pkt: P, cx: &mut QueueCx<P>) {
-        if self.queue.len() as u64 + self.held.packets >= u64::from(self.config.limit) {
+        if self.queue.len() as u64 + cx.held.packets >= u64::from(self.config.limit) {
             self.law.dropped();
             return cx.drop(pkt, DropReason::Overflow);
         }
-        let backlog = self.queue.bytes() + self.held.bytes;
+        let backlog = self.queue.bytes() + cx.held.bytes;
         if self.law.admits(&self.config.params, ECN_PROB, backlog, &mut pkt, cx) {
             self.queue.push(pkt);
         } else {
@@ -348,11 +347,8 @@ impl<P: Pkt + Send> Aqm<P> for Pie<P> {
         self.next_update
     }
     fn on_timer(&mut self, cx: &mut QueueCx<P>) {
-        self.law.update(&self.config.params, self.queue.bytes() + self.held.bytes);
+        self.law.update(&self.config.params, self.queue.bytes() + cx.held.bytes);
         self.next_update = self.config.params.next_update(cx.now);
-    }
-    fn hold(&mut self, held: Backlog) {
-        self.held = held;
     }
     fn change(&mut self, to: &dyn Any, cx: &mut QueueCx<P>) -> Result<(), Vec<P>> {
         self.config = to.downcast_ref::<PieConfig>().ok_or_else(Vec::new)?.clone();
@@ -400,7 +396,6 @@ impl Qdisc for PieConfig {
     fn build<P: Pkt + Send + 'static>(&self, link: LinkInfo) -> Box<dyn Aqm<P>> {
         Box::new(Pie {
             queue: Queue::new(),
-            held: Backlog::default(),
             law: Law::default(),
             next_update: self.params.first_update(link.now),
             config: self.clone(),

@@ -200,7 +200,6 @@ pub struct Sfq<P> {
     backlog: Backlog,
     next_perturbation: Time,
     red: Option<Red>,
-    held: Backlog,
     config: SfqConfig,
 }
 
@@ -225,7 +224,6 @@ impl<P: Pkt> Sfq<P> {
             backlog: Backlog::default(),
             next_perturbation: config.next_perturbation(now),
             red: config.red().expect("parameters that parse refuses: see SfqConfig::finish"),
-            held: Backlog::default(),
             config,
         }
     }
@@ -372,7 +370,7 @@ impl<P: Pkt + Send> Aqm<P> for Sfq<P> {
             }
         }
         self.push(x, pkt);
-        if self.backlog.packets + self.held.packets > u64::from(self.config.limit) {
+        if self.backlog.packets + cx.held.packets > u64::from(self.config.limit) {
             self.drop_one(cx);
         }
     }
@@ -399,9 +397,6 @@ impl<P: Pkt + Send> Aqm<P> for Sfq<P> {
         None
     }
 
-    fn hold(&mut self, held: Backlog) {
-        self.held = held;
-    }
     fn backlog(&self) -> Backlog {
         self.backlog
     }

@@ -988,6 +988,7 @@ fn call<P: Pkt, T>(
     let (first, holds_classes) = (leaf.band, leaf.holds_classes);
     let outside = |band: usize| first + if holds_classes { band } else { 0 };
     let mut inside = QueueCx::new(cx.now, cx.rng, drops);
+    inside.held = leaf.held();
     let result = what(&mut *leaf.aqm, &mut inside);
     let (marks, duplicates, copied) = (inside.marks, inside.duplicates, inside.copied.take());
     cx.band = outside(inside.band);
@@ -1028,7 +1029,6 @@ fn peek<P: Pkt>(
         }
         let pkt = take(number, leaf, timers, drops, cx)?;
         leaf.head = Some(Head { pkt, band: cx.current_band(), marks: cx.marks() });
-        leaf.aqm.hold(leaf.held());
         cx.marks = Marks::default();
     }
     leaf.head.as_ref().map(|head| head.pkt.frame_len())
@@ -1055,7 +1055,6 @@ fn take_peeked<P: Pkt>(
     cx: &mut QueueCx<P>,
 ) -> Option<P> {
     let Some(head) = leaf.head.take() else { return take(number, leaf, timers, drops, cx) };
-    leaf.aqm.hold(Backlog::default());
     (cx.band, cx.marks) = (head.band, head.marks);
     Some(head.pkt)
 }
@@ -1247,15 +1246,17 @@ impl<P: Pkt + Send + 'static> Classes<P> for Tree<P> {
         } else if let Some(qdisc) = &to.qdisc {
             let parameters = qdisc.parameters();
             let before = leaf.aqm.backlog().packets;
-            leaf.aqm.hold(Backlog::default());
+            let head = leaf.head.take();
             let changed = call(leaf, drops, cx, |aqm, cx| aqm.change(parameters, cx));
             // Linux drops the packet that was looked at first (`qdisc_dequeue_internal`).
             let is_shorter = changed.is_ok() && leaf.aqm.backlog().packets < before;
-            if let Some(head) = leaf.head.take_if(|_| is_shorter) {
-                cx.band(leaf.band);
-                cx.drop(head.pkt, DropReason::Overflow);
+            match head {
+                Some(head) if is_shorter => {
+                    cx.band(leaf.band);
+                    cx.drop(head.pkt, DropReason::Overflow);
+                }
+                kept => leaf.head = kept,
             }
-            leaf.aqm.hold(leaf.held());
             if let Err(waiting) = changed {
                 let mut lost = Vec::new();
                 if !purge(&mut *leaf.aqm, cx.now, cx.rng, &mut |dropped| lost.push(dropped)) {

@@ -204,10 +204,10 @@ struct ServiceCurve {
 
 impl ServiceCurve {
     /// Sums wrap, as in the kernel, where the second slope is zero.
-    fn new(curve: Curve, at: u64, bytes: u64) -> ServiceCurve {
+    fn new(curve: Curve) -> ServiceCurve {
         let slopes = [Slope::new(curve.m1), Slope::new(curve.m2)];
         let ticks = (u64::from(curve.d_us) * TICKS_PER_SECOND).div_ceil(1_000_000);
-        ServiceCurve { at, bytes, ticks, height: slopes[0].bytes_in(ticks), slopes }
+        ServiceCurve { at: 0, bytes: 0, ticks, height: slopes[0].bytes_in(ticks), slopes }
     }
     fn is_convex(&self) -> bool {
         self.slopes[0].bytes <= self.slopes[1].bytes
@@ -272,7 +272,7 @@ struct Course {
 
 impl Course {
     fn new(curve: Curve, at: u64, bytes: u64) -> Course {
-        let whole = ServiceCurve::new(curve, 0, 0);
+        let whole = ServiceCurve::new(curve);
         Course { whole, now: ServiceCurve { at, bytes, ..whole } }
     }
     fn begin(&mut self, at: u64, bytes: u64) {
