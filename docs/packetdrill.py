@@ -41,8 +41,8 @@ REASONS = [
     ),
 ]
 CAUSES = {
-    "sack-shift-sacked-7-3-4-8-9-fack": "asks for `HZ` 1000; RACK's timer comes at 31.7 ms with 250",
-    "sack-shift-sacked-7-5-6-8-9-fack": "asks for `HZ` 1000, as the one above",
+    "sack-shift-sacked-7-3-4-8-9-fack": "Linux passes with `HZ` 1000; with 250 RACK's timer comes at 31.7 ms",
+    "sack-shift-sacked-7-5-6-8-9-fack": "as the one above",
     "fr-4pkt-fack-last-mss": "asks for 40 ms of an older RACK",
     "cubic-bulk-166k": "asks that HyStart leaves slow start at 48 segments; Linux 7.2 leaves at 36",
     "cubic-bulk-166k-idle-restart": "as `cubic-bulk-166k`",
