@@ -44,6 +44,8 @@ def test_the_documentation_keeps_its_budget() -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
     row = re.search(r"at most ([\d ]+) words", text)
     assert row is not None
-    words = sum(len(page.read_text("utf-8").split()) for page in (ROOT / "docs").rglob("*.md"))
+    # Sphinx writes some pages itself, and they stay until the next build.
+    built = {ROOT / line.removeprefix("/") for line in (ROOT / ".gitignore").read_text("utf-8").splitlines()}
+    words = sum(len(page.read_text("utf-8").split()) for page in {*(ROOT / "docs").rglob("*.md")} - built)
     allowed = int(row[1].replace(" ", ""))
     assert 0.97 * allowed < words <= allowed, f"{words} words in docs, and {allowed} in CONTRIBUTING"
